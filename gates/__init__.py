@@ -1,0 +1,1 @@
+"""Judges of an endpoint. Imports nothing of `controller` or `launch`."""
