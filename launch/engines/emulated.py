@@ -1,0 +1,43 @@
+"""The emulated engine: an OpenAI server without a model, for demos, rehearsals and tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from launch.engines import base
+from launch.engines.vllm import KV_POOL_LOG, METRICS
+
+if TYPE_CHECKING:
+    from launch.topology import Topology
+
+
+class Emulated(base.Engine):
+    """``cutover emulate`` as an engine; it speaks vLLM's dialect unless its flags say otherwise."""
+
+    name = "emulator"
+    needs_model = False
+    default_command = (sys.executable, "-m", "launch.engines.emulator")
+    known_commands = frozenset({("python", "-m", "launch.engines.emulator"), ("cutover", "emulate")})
+    package = "launch"
+    served_names_max = 1
+    metrics = METRICS
+    kv_pool_log = KV_POOL_LOG
+    owned_flags: ClassVar[Mapping[str, str]] = {
+        "--host": "the address is chosen per attempt; remove it",
+        "--port": "the port is chosen per attempt; remove it",
+        "--model": "write the name into the key serves",
+    }
+
+    def port_count(self, flags: Sequence[str]) -> int:  # noqa: ARG002
+        """Only the main one."""
+        return 1
+
+    def arguments(self, topology: Topology) -> tuple[base.Line, ...]:
+        """Served name and address."""
+        return (
+            ("--model", topology.serves[0]),
+            ("--host", base.HOST),
+            ("--port", base.PORT),
+        )
