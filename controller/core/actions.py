@@ -1,0 +1,232 @@
+"""The system-call table of the controller: everything a decision can ask for.
+
+A `Record` changes only the journal (one transaction). An `Effect` changes the world: its intent is journalled before,
+its outcome after, and it is find-or-do, because a crash can fall between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .records import Attempt, Bake, Freeze, GateResult, Kind, Options, Release, Seat
+from .route import Route
+from .table import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Base of all actions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Action):
+    """Nothing to do in this pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Action):
+    """Changes the journal only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect(Action):
+    """Changes the world."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Record):
+    """A rollout follows an event of the table."""
+
+    rollout: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptPlan(Record):
+    """Preflight is over: these cards, in this way."""
+
+    rollout: str
+    plan: Mapping[str, Any]
+    gpu_map: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLease(Record):
+    """The cards are free: the attempts exist from now on and hold them."""
+
+    rollout: str
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddAttempts(Record):
+    """More attempts for a seat: a revived instance, or a rollback target that has to be started again."""
+
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkReady(Record):
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retire(Record):
+    """No new requests for this attempt; it is stopped when its streams are through.
+
+    `hurry`: nothing is left to wait for (the process is dead, or it is alive and silent).
+    """
+
+    attempt: str
+    hurry: bool = False
+    port_conflict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MarkStopped(Record):
+    """The process tree is proved empty: cards, ports and slot are free again."""
+
+    attempt: str
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordGate(Record):
+    rollout: str
+    result: GateResult
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCutover(Record):
+    """live := candidate, previous := live, in one transaction; the route is a consequence that is repaired."""
+
+    rollout: str
+    baseline_first_byte_p95_s: float
+    baseline_probe_ttft_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRollback(Record):
+    rollout: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSwitch(Record):
+    """The front door was seen with the committed route."""
+
+    rollout: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSample(Record):
+    rollout: str
+    bake: Bake
+
+
+@dataclass(frozen=True, slots=True)
+class Propose(Record):
+    """Somebody asks for a rollout: proposal, rollback or restart. Its id is given here."""
+
+    kind: Kind
+    release: Release
+    by: str
+    options: Options
+    profile: tuple[Mapping[str, Any], ...] = ()
+    target: Seat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskAbort(Record):
+    rollout: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approve(Record):
+    rollout: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetFreeze(Record):
+    freeze: Freeze | None
+
+
+@dataclass(frozen=True, slots=True)
+class StandDown(Record):
+    """Take production out of service: live drains and stops, and is kept as the release to return to."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartAttempt(Effect):
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopAttempt(Effect):
+    """TERM, grace, KILL of the tree: begun here, seen later."""
+
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearStrays(Effect):
+    """The shim of this attempt is dead and processes of it live on."""
+
+    attempt: str
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunGate(Effect):
+    rollout: str
+    index: int
+    gate: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopGate(Effect):
+    rollout: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetRoute(Effect):
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDoor(Effect):
+    """The front door does not answer: start it, or let its shim bring it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutSlot(Effect):
+    """The drain deadline is over: streams still in this slot are cut."""
+
+    slot: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an effect."""
+
+    ok: bool
+    sentence: str = ""
+    pid: int | None = None
+    start_ticks: int | None = None
+    port_conflict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One action and the sentence that says why."""
+
+    action: Action
+    why: str

@@ -1,0 +1,71 @@
+"""The watch after cutover: is the new release worse than the one before it? Pure; one sentence per sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .policy import Policy
+from .records import Attempt, Bake, State
+from .route import Traffic
+from .seen import ProbeSeen, Seen
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest-rank percentile (the smallest value that at least `share` of the sample does not exceed); 0 if empty."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def first_byte_p95_s(attempts: Sequence[Attempt], traffic: dict[str, Traffic], minimum: int) -> float:
+    """p95 over the attempts' answers, or 0 when there are fewer than `minimum` of them (p95 of ten means nothing)."""
+    times = [t for a in attempts if a.id in traffic for t in traffic[a.id].first_byte_s]
+    return percentile(times, 0.95) if len(times) >= minimum else 0.0
+
+
+def _too_slow(value_s: float, baseline_s: float, policy: Policy) -> bool:
+    if value_s <= 0 or baseline_s <= 0:
+        return False
+    return value_s > baseline_s * policy.bake_latency_factor and value_s > baseline_s + policy.bake_latency_slack_s
+
+
+def _probe_problem(name: str, probe: ProbeSeen | None, since_s: float, now_s: float, fresh_s: float) -> str | None:
+    if probe is None or probe.at_s < since_s:
+        return f"{name} has not been probed since the cutover" if now_s - since_s > fresh_s else None
+    if not probe.ok:
+        return f"{name} fails its probe ({probe.layer}: {probe.sentence})"
+    if now_s - probe.at_s > fresh_s:
+        return f"{name} was last heard {now_s - probe.at_s:.0f} s ago"
+    return None
+
+
+def problems(state: State, seen: Seen, bake: Bake, since_s: float, policy: Policy) -> list[str]:
+    """Everything that makes this sample a bad one; empty when it is good."""
+    attempts = state.seat_attempts(state.live)
+    now_s = seen.now.boot_s
+    fresh_s = max(policy.probe_fresh_s, 3 * policy.bake_interval_s)
+    found = [
+        _probe_problem(name, seen.probes.get(name), since_s, now_s, fresh_s)
+        for name in (*(a.id for a in attempts), "public")
+    ]
+    traffic = {a.id: seen.traffic[a.id] for a in attempts if a.id in seen.traffic}
+    errors = sum(t.errors_5xx for t in traffic.values())
+    truncated = sum(t.truncated for t in traffic.values())
+    if errors:
+        found.append(f"{errors} requests were answered with a 5xx")
+    if truncated:
+        found.append(f"{truncated} streams were cut by the engine")
+    p95_s = first_byte_p95_s(attempts, traffic, policy.bake_min_requests)
+    before_s = bake.baseline_first_byte_p95_s
+    if _too_slow(p95_s, before_s, policy):
+        found.append(f"time to first byte p95 {p95_s * 1000:.0f} ms, before it was {before_s * 1000:.0f} ms")
+    public = seen.probes.get("public")
+    ttft_s = public.ttft_s if public is not None and public.ok and public.started_at_s >= since_s else None
+    if _too_slow(ttft_s or 0.0, bake.baseline_probe_ttft_s, policy):
+        found.append(
+            f"a probe waits {(ttft_s or 0.0) * 1000:.0f} ms for its first token, "
+            f"before it was {bake.baseline_probe_ttft_s * 1000:.0f} ms"
+        )
+    return [text for text in found if text]

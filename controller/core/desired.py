@@ -1,0 +1,95 @@
+"""What the world should look like, given the journal: the route of the front door, and who must be probed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .policy import Policy
+from .records import Attempt, AttemptState, Phase, Rollout, Seat, State
+from .route import Mode, Route, Slot, SlotState
+
+TRIED = frozenset({Phase.STARTING, Phase.GATING, Phase.AWAITING_APPROVAL, Phase.CUTTING_OVER})
+
+
+def candidate_seat(rollout: Rollout | None) -> Seat | None:
+    """The seat of the release that a rollout is trying: its own, or the target's fresh attempts in a cold rollback."""
+    if rollout is None:
+        return None
+    if rollout.phase is Phase.ROLLING_BACK:
+        return Seat(rollout.target.release, rollout.id) if rollout.target else None
+    return rollout.seat if rollout.phase in TRIED else None
+
+
+def wanted_seats(state: State, policy: Policy) -> tuple[Seat, ...]:
+    """Seats whose attempts have a reason to run. Everything else is retired."""
+    active = state.active
+    seats = [state.live, candidate_seat(active)]
+    # After `stop` nothing is live, and nothing is kept warm either.
+    if (policy.keep_previous_warm and state.live is not None) or (
+        active is not None and active.phase in {Phase.BAKING, Phase.ROLLING_BACK}
+    ):
+        seats.append(state.previous)
+    if active is not None and active.phase in {Phase.BAKING, Phase.ROLLING_BACK}:
+        seats += [*active.before, active.target]
+    return tuple(seat for seat in seats if seat is not None)
+
+
+def _slot(state: State, attempt: Attempt, slot_state: SlotState) -> Slot:
+    health_path = state.releases[attempt.release].instance(attempt.instance).health_path
+    return Slot(attempt.slot or 0, attempt.port, health_path, attempt.release, attempt.id, slot_state)
+
+
+def desired_route(state: State, policy: Policy) -> Route:
+    """Live's ready instances take new requests; whoever was seen by users and no longer is live drains."""
+    live = [a for a in state.seat_attempts(state.live) if a.slot is not None]
+    public = [_slot(state, a, SlotState.READY) for a in live if a.state is AttemptState.READY]
+    listed = {slot.attempt for slot in public}
+    draining = [
+        _slot(state, a, SlotState.DRAIN)
+        for a in state.attempts.values()
+        if a.holds and a.exposed and a.slot is not None and a.id not in listed
+    ]
+    preview = [
+        _slot(state, a, SlotState.READY)
+        for a in state.seat_attempts(candidate_seat(state.active))
+        if a.slot is not None and a.state is AttemptState.READY
+    ]
+    return Route(
+        generation=state.generation,
+        public=(*public, *draining),
+        preview=tuple(preview),
+        mode=Mode.OPEN if state.live is not None else Mode.REFUSE,
+        retry_after_s=policy.retry_after_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeWish:
+    """Somebody must be made to generate, at least every `every_s` seconds."""
+
+    target: str  # attempt id, `public` or `preview`
+    model: str
+    every_s: float
+    port: int | None  # None: through the front door
+    engine: str
+    attempt: str | None = None
+
+
+def probe_wishes(state: State, policy: Policy) -> tuple[ProbeWish, ...]:
+    """A starting instance every second; in a bake and on the way back as often as samples are taken; else unhurried."""
+    active = state.active
+    busy = active is not None and active.phase in {Phase.CUTTING_OVER, Phase.BAKING, Phase.ROLLING_BACK}
+    every_s = min(policy.bake_interval_s, 2.0) if busy else policy.probe_fresh_s / 3
+    wishes = []
+    for attempt in state.attempts.values():
+        if attempt.state in {AttemptState.STARTING, AttemptState.READY} and attempt.pid is not None:
+            release = state.releases[attempt.release]
+            pace_s = 1.0 if attempt.state is AttemptState.STARTING else every_s
+            wishes.append(ProbeWish(attempt.id, release.serves[0], pace_s, attempt.port, release.engine, attempt.id))
+    if state.live is not None:
+        wishes.append(ProbeWish("public", state.releases[state.live.release].serves[0], every_s, None, ""))
+    seat = candidate_seat(active)
+    if active is not None and seat is not None and any(s for s in desired_route(state, policy).preview):
+        pace_s = 1.0 if active.phase in {Phase.STARTING, Phase.CUTTING_OVER, Phase.ROLLING_BACK} else every_s
+        wishes.append(ProbeWish("preview", state.releases[seat.release].serves[0], pace_s, None, ""))
+    return tuple(wishes)

@@ -1,0 +1,80 @@
+"""What must hold at every boundary: the oracle of the tests, and the daemon's tripwire. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from .policy import Policy
+from .records import ACTIVE, AttemptState, Kind, Phase, Rollout, State
+from .route import SlotState
+from .seen import Seen
+
+
+def violations(state: State, seen: Seen | None = None, policy: Policy | None = None) -> list[str]:
+    """Sentences that name what is wrong; empty when everything holds.
+
+    With `seen`, also what the front door serves is judged; `policy` gives the time within which a route is repaired.
+    """
+    found = [*_exclusive(state), *_one_at_a_time(state), *_gated(state), *_seats(state)]
+    if seen is not None and policy is not None:
+        found += _served(state, seen)
+    return found
+
+
+def _exclusive(state: State) -> list[str]:
+    """A card, a port, a slot has one holder."""
+    held = [a for a in state.attempts.values() if a.holds]
+    things = Counter(
+        [f"GPU {gpu}" for a in held for gpu in a.gpus]
+        + [f"port {a.port}" for a in held]
+        + [f"slot {a.slot}" for a in held if a.slot is not None]
+    )
+    return [f"{thing} has {count} holders" for thing, count in things.items() if count > 1]
+
+
+def _one_at_a_time(state: State) -> list[str]:
+    active = [r.id for r in state.rollouts.values() if r.phase in ACTIVE]
+    return [f"rollouts {', '.join(active)} are active at once"] if len(active) > 1 else []
+
+
+def _passed(rollout: Rollout) -> bool:
+    for index, step in enumerate(rollout.profile):
+        results = [r for r in rollout.gates if r.index == index]
+        if not results or (results[-1].verdict != "pass" and not step.get("observe")):
+            return False
+    return True
+
+
+def _gated(state: State) -> list[str]:
+    """Nobody is switched to whose gates did not pass in this very rollout."""
+    switched = {Phase.BAKING, Phase.PROMOTED, Phase.CUTTING_OVER}
+    return [
+        f"rollout {r.id} is {r.phase} and not all its gates passed"
+        for r in state.rollouts.values()
+        if r.kind is not Kind.ROLLBACK and r.phase in switched and not _passed(r)
+    ]
+
+
+def _seats(state: State) -> list[str]:
+    found = []
+    if state.live is not None and state.live == state.previous:
+        found.append("live and previous are the same seat")
+    active = state.active
+    if active is not None and active.phase is Phase.BAKING and state.live != active.seat:
+        found.append(f"{active.id} bakes and is not live")
+    return found
+
+
+def _served(state: State, seen: Seen) -> list[str]:
+    """Users reach live, or what was live until a moment ago; never a candidate, never an attempt that is stopped."""
+    if not seen.door.alive:
+        return []
+    by_port = {a.port: a for a in state.attempts.values() if a.holds}
+    found = []
+    for slot in seen.door.public:
+        if slot.state is not SlotState.READY:
+            continue
+        attempt = by_port.get(slot.port)
+        if attempt is not None and not attempt.exposed and attempt.state is not AttemptState.STOPPING:
+            found.append(f"the front door sends users to {attempt.id}, which was never committed")
+    return found

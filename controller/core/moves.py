@@ -1,0 +1,390 @@
+"""How the journal's state changes: for every action, what its intent and its outcome do to the records.
+
+Pure. An action that does not fit the state raises `IllegalMove` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from . import actions as act
+from .records import (
+    ACTIVE,
+    TERMINAL,
+    Attempt,
+    AttemptState,
+    GateResult,
+    GateRun,
+    Kind,
+    Now,
+    Phase,
+    Rollout,
+    Seat,
+    State,
+)
+from .table import Event, IllegalMove, follow
+
+
+def with_rollout(state: State, rollout: Rollout) -> State:
+    return replace(state, rollouts={**state.rollouts, rollout.id: rollout})
+
+
+def with_attempt(state: State, attempt: Attempt) -> State:
+    return replace(state, attempts={**state.attempts, attempt.id: attempt})
+
+
+def rollout_of(state: State, rollout_id: str) -> Rollout:
+    try:
+        return state.rollouts[rollout_id]
+    except KeyError:
+        raise IllegalMove(f"there is no rollout {rollout_id}") from None
+
+
+def attempt_of(state: State, attempt_id: str, *allowed: AttemptState) -> Attempt:
+    try:
+        attempt = state.attempts[attempt_id]
+    except KeyError:
+        raise IllegalMove(f"there is no attempt {attempt_id}") from None
+    if allowed and attempt.state not in allowed:
+        raise IllegalMove(f"attempt {attempt_id} is {attempt.state}, not {' or '.join(allowed)}")
+    return attempt
+
+
+def advance(rollout: Rollout, event: Event, now: Now, why: str) -> Rollout:
+    """The rollout after `event`; the seconds that its last phase took are kept under that phase's name."""
+    phase = follow(rollout.phase, event)
+    spent_s = now.boot_s - rollout.phase_since_s if rollout.phase_boot_id == now.boot_id else 0.0
+    return replace(
+        rollout,
+        phase=phase,
+        phase_since_s=now.boot_s,
+        phase_boot_id=now.boot_id,
+        why=why,
+        times={**rollout.times, rollout.phase.value: round(spent_s, 3)},
+        ended_wall_s=now.wall_s if phase in TERMINAL else None,
+    )
+
+
+def expose_live(state: State) -> State:
+    """Mark the ready attempts of live as seen by users: from now on they are drained, never dropped."""
+    for attempt in state.seat_attempts(state.live):
+        if attempt.state is AttemptState.READY and not attempt.exposed:
+            state = with_attempt(state, replace(attempt, exposed=True))
+    return state
+
+
+def rest(attempt: Attempt, to: AttemptState, now: Now, why: str) -> Attempt:
+    return replace(attempt, state=to, state_since_s=now.boot_s, why=why)
+
+
+# --- what people ask for ----------------------------------------------------------------------------------------------
+
+
+def _propose(state: State, action: act.Propose, now: Now, why: str) -> State:
+    number = state.rollout_seq + 1
+    rollout = Rollout(
+        id=f"r{number:04d}",
+        kind=action.kind,
+        release=action.release.id,
+        asked_by=action.by,
+        created_wall_s=now.wall_s,
+        phase_since_s=now.boot_s,
+        phase_boot_id=now.boot_id,
+        why=why,
+        options=action.options,
+        profile=action.profile,
+        target=action.target,
+    )
+    state = replace(
+        state,
+        rollout_seq=number,
+        releases={**state.releases, action.release.id: action.release},
+    )
+    active = state.active
+    if action.kind is Kind.ROLLBACK and active is not None and active.phase is not Phase.ROLLING_BACK:
+        # Production comes first: whoever wants the old release back does not wait for somebody's experiment.
+        state = with_rollout(state, replace(active, abort_by=action.by))
+    return with_rollout(state, rollout)
+
+
+def _ask_abort(state: State, action: act.AskAbort, now: Now, why: str) -> State:  # noqa: ARG001
+    rollout = rollout_of(state, action.rollout)
+    if rollout.phase in TERMINAL:
+        raise IllegalMove(f"rollout {rollout.id} is over ({rollout.phase}): there is nothing to abort")
+    return with_rollout(state, replace(rollout, abort_by=action.by))
+
+
+def _approve(state: State, action: act.Approve, now: Now, why: str) -> State:
+    rollout = replace(rollout_of(state, action.rollout), approved_by=action.by)
+    return with_rollout(state, advance(rollout, Event.APPROVED, now, why))
+
+
+def _set_freeze(state: State, action: act.SetFreeze, now: Now, why: str) -> State:  # noqa: ARG001
+    return replace(state, freeze=action.freeze)
+
+
+def _stand_down(state: State, action: act.StandDown, now: Now, why: str) -> State:  # noqa: ARG001
+    if state.live is None:
+        raise IllegalMove("nothing is live: there is nothing to stop")
+    if state.active is not None:
+        raise IllegalMove(f"rollout {state.active.id} is {state.active.phase}: abort it first")
+    return replace(state, generation=state.generation + 1, live=None, previous=state.live)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def _move(state: State, action: act.Move, now: Now, why: str) -> State:
+    before = rollout_of(state, action.rollout)
+    rollout = advance(before, action.event, now, why)
+    if rollout.phase in ACTIVE and before.phase not in ACTIVE and state.active is not None:
+        raise IllegalMove(f"rollout {state.active.id} is {state.active.phase}: one at a time")
+    if rollout.phase is Phase.ROLLING_BACK:
+        rollout = replace(rollout, decided_at_s=now.boot_s, switched_at_s=None)
+        if rollout.kind is not Kind.ROLLBACK:
+            rollout = replace(rollout, target=rollout.before[0])
+    if rollout.phase is Phase.PROMOTED and rollout.kind is Kind.RESTART:
+        # The same release in fresh processes: what one would return to is still the release before it.
+        state = replace(state, previous=rollout.before[1])
+    return with_rollout(state, rollout)
+
+
+def _adopt_plan(state: State, action: act.AdoptPlan, now: Now, why: str) -> State:
+    rollout = advance(rollout_of(state, action.rollout), Event.PLANNED, now, why)
+    return with_rollout(state, replace(rollout, plan=action.plan, gpu_map=action.gpu_map))
+
+
+def _conflict(attempt: Attempt, held: list[Attempt]) -> str | None:
+    for other in held:
+        if set(attempt.gpus) & set(other.gpus) or attempt.port == other.port:
+            return f"attempt {attempt.id} wants cards or ports that {other.id} holds"
+        if attempt.slot is not None and attempt.slot == other.slot:
+            return f"attempt {attempt.id} wants the front-door slot of {other.id}"
+    return None
+
+
+def _add_attempts(state: State, action: act.AddAttempts | act.TakeLease, now: Now, why: str) -> State:
+    """New attempts, planned; never gives a card, a port or a slot to two."""
+    held = [attempt for attempt in state.attempts.values() if attempt.holds]
+    attempts = dict(state.attempts)
+    for attempt in action.attempts:
+        problem = f"attempt {attempt.id} exists already" if attempt.id in attempts else _conflict(attempt, held)
+        if problem:
+            raise IllegalMove(problem)
+        planned = replace(rest(attempt, AttemptState.PLANNED, now, why), planned_at_s=now.boot_s, boot_id=now.boot_id)
+        held.append(planned)
+        attempts[attempt.id] = planned
+    return replace(
+        state,
+        attempts=attempts,
+        attempt_seq=state.attempt_seq + len(action.attempts),
+        last_port=action.attempts[-1].port if action.attempts else state.last_port,
+        last_slot=next((a.slot for a in reversed(action.attempts) if a.slot is not None), state.last_slot),
+    )
+
+
+def _take_lease(state: State, action: act.TakeLease, now: Now, why: str) -> State:
+    rollout = advance(rollout_of(state, action.rollout), Event.LEASED, now, why)
+    return _add_attempts(with_rollout(state, rollout), action, now, why)
+
+
+def _mark_ready(state: State, action: act.MarkReady, now: Now, why: str) -> State:
+    attempt = attempt_of(state, action.attempt, AttemptState.STARTING)
+    ready = replace(rest(attempt, AttemptState.READY, now, why), ready_at_s=now.boot_s)
+    return expose_live(with_attempt(state, ready))
+
+
+def _retire(state: State, action: act.Retire, now: Now, why: str) -> State:
+    attempt = attempt_of(state, action.attempt, AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY)
+    retiring = rest(attempt, AttemptState.RETIRING, now, why)
+    return with_attempt(
+        state,
+        replace(retiring, hurry=action.hurry, port_conflict=action.port_conflict),
+    )
+
+
+def _mark_stopped(state: State, action: act.MarkStopped, now: Now, why: str) -> State:  # noqa: ARG001
+    attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.STOPPING)
+    return with_attempt(state, replace(rest(attempt, AttemptState.STOPPED, now, attempt.why), log_tail=action.log_tail))
+
+
+def _record_gate(state: State, action: act.RecordGate, now: Now, why: str) -> State:  # noqa: ARG001
+    rollout = rollout_of(state, action.rollout)
+    if rollout.gate is None or rollout.gate.run != action.result.run:
+        raise IllegalMove(f"rollout {rollout.id} does not wait for gate run {action.result.run}")
+    return with_rollout(state, replace(rollout, gate=None, gates=(*rollout.gates, action.result), why=why))
+
+
+def _commit_cutover(state: State, action: act.CommitCutover, now: Now, why: str) -> State:
+    rollout = advance(rollout_of(state, action.rollout), Event.COMMITTED, now, why)
+    bake = replace(
+        rollout.bake,
+        baseline_first_byte_p95_s=action.baseline_first_byte_p95_s,
+        baseline_probe_ttft_s=action.baseline_probe_ttft_s,
+        last_sample_s=now.boot_s,
+    )
+    rollout = replace(
+        rollout, before=(state.live, state.previous), bake=bake, decided_at_s=now.boot_s, switched_at_s=None
+    )
+    return expose_live(
+        replace(
+            with_rollout(state, rollout),
+            generation=state.generation + 1,
+            live=replace(rollout.seat, since_wall_s=now.wall_s),
+            previous=state.live or state.previous,
+        )
+    )
+
+
+def rollback_seat(state: State, rollout: Rollout) -> Seat | None:
+    """Who would carry production after this rollback: attempts started for it, else those that were kept warm."""
+    if rollout.target is None:
+        return None
+    started = Seat(rollout.target.release, rollout.id)
+    if rollout.kind is not Kind.ROLLBACK and started == rollout.seat:
+        return rollout.target  # a restart: the attempts of this rollout are the ones that were worse
+    return started if state.seat_attempts(started) else rollout.target
+
+
+def _commit_rollback(state: State, action: act.CommitRollback, now: Now, why: str) -> State:
+    rollout = rollout_of(state, action.rollout)
+    seat = rollback_seat(state, rollout)
+    if seat is None:
+        raise IllegalMove(f"rollout {rollout.id} has no release to return to")
+    # After a failed bake the bad release is nobody's rollback target: the one before it is again. After a manual
+    # rollback the release left behind was good, and a second `rollback` returns to it.
+    previous = state.live if rollout.kind is Kind.ROLLBACK else rollout.before[1]
+    return expose_live(
+        replace(
+            with_rollout(state, advance(rollout, Event.COMMITTED, now, why)),
+            generation=state.generation + 1,
+            live=replace(seat, since_wall_s=now.wall_s),
+            previous=previous,
+        )
+    )
+
+
+def _record_switch(state: State, action: act.RecordSwitch, now: Now, why: str) -> State:  # noqa: ARG001
+    rollout = rollout_of(state, action.rollout)
+    if rollout.switched_at_s is not None:
+        raise IllegalMove(f"the switch of {rollout.id} is recorded already")
+    key = "rollback_s" if rollout.phase is Phase.ROLLED_BACK else "switch_s"
+    took_s = now.boot_s - (now.boot_s if rollout.decided_at_s is None else rollout.decided_at_s)
+    times = {**rollout.times, key: round(took_s, 3)}
+    return with_rollout(state, replace(rollout, switched_at_s=now.boot_s, times=times))
+
+
+def _record_sample(state: State, action: act.RecordSample, now: Now, why: str) -> State:  # noqa: ARG001
+    rollout = rollout_of(state, action.rollout)
+    if rollout.phase is not Phase.BAKING:
+        raise IllegalMove(f"rollout {rollout.id} is {rollout.phase}: there is nothing to sample")
+    return with_rollout(state, replace(rollout, bake=action.bake, why=why))
+
+
+# --- intents of effects -----------------------------------------------------------------------------------------------
+
+
+def _begin_start(state: State, action: act.StartAttempt, now: Now, why: str) -> State:
+    attempt = attempt_of(state, action.attempt, AttemptState.PLANNED, AttemptState.STARTING)
+    if attempt.pid is not None:
+        raise IllegalMove(f"attempt {attempt.id} was started already")
+    starting = rest(attempt, AttemptState.STARTING, now, why)
+    return with_attempt(state, replace(starting, started_at_s=now.boot_s, boot_id=now.boot_id))
+
+
+def _begin_stop(state: State, action: act.StopAttempt, now: Now, why: str) -> State:
+    attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.STOPPING)
+    if attempt.state is AttemptState.STOPPING:
+        return state
+    return with_attempt(state, rest(attempt, AttemptState.STOPPING, now, attempt.why or why))
+
+
+def _begin_gate(state: State, action: act.RunGate, now: Now, why: str) -> State:
+    rollout = rollout_of(state, action.rollout)
+    if rollout.phase is not Phase.GATING or rollout.gate is not None:
+        raise IllegalMove(f"rollout {rollout.id} is {rollout.phase} and cannot begin gate {action.gate}")
+    run = GateRun(action.gate, action.index, action.run, now.boot_s)
+    return with_rollout(state, replace(rollout, gate=run, why=why))
+
+
+def _unchanged(state: State, action: act.Action, now: Now, why: str) -> State:  # noqa: ARG001
+    return state
+
+
+# --- outcomes of effects ----------------------------------------------------------------------------------------------
+
+
+def _started(state: State, action: act.StartAttempt, outcome: act.Outcome, now: Now) -> State:
+    attempt = attempt_of(state, action.attempt)
+    if outcome.ok:
+        return with_attempt(state, replace(attempt, pid=outcome.pid, start_ticks=outcome.start_ticks))
+    if attempt.state is not AttemptState.STARTING:
+        return state
+    retiring = rest(attempt, AttemptState.RETIRING, now, outcome.sentence)
+    return with_attempt(state, replace(retiring, port_conflict=outcome.port_conflict, hurry=True))
+
+
+def _stop_asked(state: State, action: act.StopAttempt, outcome: act.Outcome, now: Now) -> State:  # noqa: ARG001
+    return with_attempt(state, replace(attempt_of(state, action.attempt), stop_asked=outcome.ok))
+
+
+def _gate_begun(state: State, action: act.RunGate, outcome: act.Outcome, now: Now) -> State:  # noqa: ARG001
+    rollout = rollout_of(state, action.rollout)
+    if outcome.ok or rollout.gate is None:
+        return state
+    result = GateResult(action.gate, action.index, action.run, "error", outcome.sentence)
+    return with_rollout(state, replace(rollout, gate=None, gates=(*rollout.gates, result)))
+
+
+def _gate_stopped(state: State, action: act.StopGate, outcome: act.Outcome, now: Now) -> State:  # noqa: ARG001
+    rollout = rollout_of(state, action.rollout)
+    return with_rollout(state, replace(rollout, gate=None)) if outcome.ok else state
+
+
+INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
+    act.Propose: _propose,
+    act.AskAbort: _ask_abort,
+    act.Approve: _approve,
+    act.SetFreeze: _set_freeze,
+    act.StandDown: _stand_down,
+    act.Move: _move,
+    act.AdoptPlan: _adopt_plan,
+    act.TakeLease: _take_lease,
+    act.AddAttempts: _add_attempts,
+    act.MarkReady: _mark_ready,
+    act.Retire: _retire,
+    act.MarkStopped: _mark_stopped,
+    act.RecordGate: _record_gate,
+    act.CommitCutover: _commit_cutover,
+    act.CommitRollback: _commit_rollback,
+    act.RecordSwitch: _record_switch,
+    act.RecordSample: _record_sample,
+    act.StartAttempt: _begin_start,
+    act.StopAttempt: _begin_stop,
+    act.RunGate: _begin_gate,
+    act.ClearStrays: _unchanged,
+    act.StopGate: _unchanged,
+    act.SetRoute: _unchanged,
+    act.OpenDoor: _unchanged,
+    act.CutSlot: _unchanged,
+}
+
+OUTCOMES: Mapping[type[act.Action], Callable[[State, Any, act.Outcome, Now], State]] = {
+    act.StartAttempt: _started,
+    act.StopAttempt: _stop_asked,
+    act.RunGate: _gate_begun,
+    act.StopGate: _gate_stopped,
+}
+
+
+def intend(state: State, action: act.Action, now: Now, why: str) -> State:
+    """The state once `action` is decided; for a `Record` that is all there is to it."""
+    return INTENTS[type(action)](state, action, now, why)
+
+
+def conclude(state: State, action: act.Effect, outcome: act.Outcome, now: Now) -> State:
+    """The state once the effect has been tried."""
+    settle = OUTCOMES.get(type(action))
+    return settle(state, action, outcome, now) if settle else state

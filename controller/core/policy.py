@@ -1,0 +1,31 @@
+"""What the configuration asks for, as the core needs it. Defaults are those of the design (§9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    start_s: float = 1200.0  # one instance, from its process to its first token
+    drain_s: float = 1800.0  # streams in flight may take that long before they are cut
+    bake_s: float = 600.0
+    bake_interval_s: float = 5.0
+    bake_bad_in_row: int = 2
+    # A sample is bad when the candidate's time to first byte (p95, at least `bake_min_requests` answers) or the probe's
+    # time to first token exceeds what the release before showed by this factor and by this many seconds.
+    bake_latency_factor: float = 1.5
+    bake_latency_slack_s: float = 0.25
+    bake_min_requests: int = 20
+    probe_fresh_s: float = 15.0  # a probe older than that proves nothing
+    silent_s: float = 60.0  # live fails probes and its token counters stand still for that long: down, not busy
+    silent_probes: int = 3
+    restart_budget: int = 5  # starts of one live instance …
+    restart_window_s: float = 600.0  # … within that time
+    max_concurrent_starts: int = 1  # loading models together has collapsed power supplies (field notes §1)
+    port_first: int = 18000
+    port_last: int = 18999
+    port_block: int = 10
+    slots: int = 32
+    keep_previous_warm: bool = True
+    retry_after_s: int = 30

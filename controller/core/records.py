@@ -1,0 +1,288 @@
+"""The records of the journal: frozen, and changed only by `core.moves`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """One reading of the clocks. Deadlines live on `boot_s`; `wall_s` is only ever shown.
+
+    After a reboot `boot_id` differs and boot times of before mean nothing.
+    """
+
+    boot_id: str
+    boot_s: float
+    wall_s: float
+
+
+class Phase(StrEnum):
+    """Where a rollout is. Legal moves between phases: `core.table`."""
+
+    QUEUED = "queued"
+    PREFLIGHT = "preflight"
+    LEASING = "leasing"
+    STARTING = "starting"
+    GATING = "gating"
+    AWAITING_APPROVAL = "awaiting_approval"
+    CUTTING_OVER = "cutting_over"
+    BAKING = "baking"
+    ROLLING_BACK = "rolling_back"
+    # exits
+    PROMOTED = "promoted"
+    REFUSED = "refused"
+    REJECTED = "rejected"
+    INCONCLUSIVE = "inconclusive"
+    ABORTED = "aborted"
+    ROLLED_BACK = "rolled_back"
+    ROLLBACK_FAILED = "rollback_failed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    SUPERSEDED = "superseded"
+
+
+class Kind(StrEnum):
+    """Why there is a rollout: somebody proposed a topology, wants the previous release back, or fresh processes."""
+
+    PROPOSE = "propose"
+    ROLLBACK = "rollback"
+    RESTART = "restart"
+
+
+class AttemptState(StrEnum):
+    """Life of one start of one instance. Its GPUs are leased until `stopped`."""
+
+    PLANNED = "planned"
+    STARTING = "starting"
+    READY = "ready"
+    RETIRING = "retiring"  # gets no new requests; its streams finish
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What the controller needs to know of one instance of a release."""
+
+    name: str
+    role: str  # engine | router
+    gpu_count: int
+    gpus: tuple[str, ...] | None  # explicit ids or indices, else any
+    health_path: str
+    fronted: bool  # has a slot of its own at the front door
+    start_after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The controller's view of a frozen release; the files lie in the releases directory."""
+
+    id: str  # name@digest8
+    name: str
+    digest: str
+    engine: str
+    serves: tuple[str, ...]
+    instances: tuple[Instance, ...]
+    gates: str  # profile name or path
+    capability: Mapping[str, Any] = field(default_factory=dict)
+    start_timeout_s: float | None = None
+    stop_grace_s: float = 30.0
+    needs_admin: tuple[str, ...] = ()
+
+    def instance(self, name: str) -> Instance:
+        return next(instance for instance in self.instances if instance.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A place that serves or could serve: a release together with the rollout whose attempts carry it.
+
+    The same release can sit in two seats at once (a restart starts fresh attempts beside the old ones).
+    """
+
+    release: str
+    rollout: str
+    since_wall_s: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of one instance; owns a run directory and, until it is stopped, its GPUs, ports and slot."""
+
+    id: str
+    rollout: str
+    release: str
+    instance: str
+    role: str
+    gpus: tuple[str, ...]
+    port: int  # first of a block of internal ports
+    slot: int | None  # number at the front door, None when a router stands before it
+    workers: tuple[int, ...] = ()  # router: the ports behind it, in order
+    state: AttemptState = AttemptState.PLANNED
+    state_since_s: float = 0.0
+    boot_id: str = ""  # boot in which it was started; another boot means that it is gone
+    pid: int | None = None  # of its shim
+    start_ticks: int | None = None
+    planned_at_s: float = 0.0
+    started_at_s: float | None = None
+    ready_at_s: float | None = None
+    exposed: bool = False  # users' requests may have reached it: drained before it is stopped
+    hurry: bool = False  # dead, or alive and silent: there is nothing to drain
+    stop_asked: bool = False  # the stop is under way in the world, not only in the journal
+    port_conflict: bool = False  # it died because somebody else had one of its ports
+    retry: bool = False  # this is already the second try after a port conflict
+    why: str = ""  # the last sentence about it
+    log_tail: str = ""  # of an attempt that failed
+
+    @property
+    def holds(self) -> bool:
+        """Whether GPUs, ports and slot are still taken."""
+        return self.state is not AttemptState.STOPPED
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """One finished gate run."""
+
+    gate: str
+    index: int  # of the step in the profile
+    run: str
+    verdict: str  # pass | fail | inconclusive | error
+    sentence: str
+    observe: bool = False
+    measurements: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GateRun:
+    """A gate that was started and has not been judged yet."""
+
+    gate: str
+    index: int
+    run: str
+    started_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bake:
+    """What the watch after cutover has seen so far."""
+
+    samples: int = 0
+    bad_streak: int = 0
+    last_sample_s: float = 0.0
+    last: str = ""
+    # what the release before showed, to compare with like: 0 = unknown
+    baseline_first_byte_p95_s: float = 0.0
+    baseline_probe_ttft_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the person who asked wants for this rollout."""
+
+    require_approval: bool = False
+    force: bool = False  # serve other model names than live
+    bake_s: float | None = None
+    gates: str | None = None
+    plan_digest: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One try to make a release live."""
+
+    id: str
+    kind: Kind
+    release: str
+    asked_by: str
+    created_wall_s: float
+    phase: Phase = Phase.QUEUED
+    phase_since_s: float = 0.0
+    phase_boot_id: str = ""
+    why: str = ""
+    options: Options = field(default_factory=Options)
+    abort_by: str | None = None
+    approved_by: str | None = None
+    profile: tuple[Mapping[str, Any], ...] = ()  # the steps of the gate profile, pinned when proposed
+    gpu_map: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    target: Seat | None = None  # rollback: the seat to return to
+    before: tuple[Seat | None, Seat | None] = (None, None)  # live and previous at the moment of the cutover
+    gate: GateRun | None = None
+    gates: tuple[GateResult, ...] = ()
+    bake: Bake = field(default_factory=Bake)
+    decided_at_s: float | None = None  # cutover or rollback decided
+    switched_at_s: float | None = None  # front door seen with the new route; None until then
+    ended_wall_s: float | None = None
+    times: Mapping[str, float] = field(default_factory=dict)  # measured seconds: start, gates, switch, rollback, …
+
+    @property
+    def seat(self) -> Seat:
+        return Seat(self.release, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """While set, nobody but a human acts: no queued rollout begins."""
+
+    by: str
+    why: str
+    since_wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything the journal knows. `moves` makes the next one; the store keeps it."""
+
+    generation: int = 0
+    rollout_seq: int = 0
+    attempt_seq: int = 0
+    live: Seat | None = None
+    previous: Seat | None = None
+    freeze: Freeze | None = None
+    last_port: int = 0
+    last_slot: int = 0
+    releases: Mapping[str, Release] = field(default_factory=dict)
+    rollouts: Mapping[str, Rollout] = field(default_factory=dict)
+    attempts: Mapping[str, Attempt] = field(default_factory=dict)
+
+    def seat_attempts(self, seat: Seat | None) -> tuple[Attempt, ...]:
+        """Attempts of a seat that still hold something, in order of their start."""
+        if seat is None:
+            return ()
+        return tuple(
+            attempt
+            for attempt in self.attempts.values()
+            if attempt.rollout == seat.rollout and attempt.release == seat.release and attempt.holds
+        )
+
+    @property
+    def active(self) -> Rollout | None:
+        """The one rollout that has begun and not ended."""
+        return next((r for r in self.rollouts.values() if r.phase in ACTIVE), None)
+
+    @property
+    def queue(self) -> tuple[Rollout, ...]:
+        """Waiting rollouts, rollbacks first: production comes before plans."""
+        waiting = [r for r in self.rollouts.values() if r.phase is Phase.QUEUED]
+        return tuple(sorted(waiting, key=lambda r: (r.kind is not Kind.ROLLBACK, r.id)))
+
+
+ACTIVE = frozenset(
+    {
+        Phase.PREFLIGHT,
+        Phase.LEASING,
+        Phase.STARTING,
+        Phase.GATING,
+        Phase.AWAITING_APPROVAL,
+        Phase.CUTTING_OVER,
+        Phase.BAKING,
+        Phase.ROLLING_BACK,
+    }
+)
+TERMINAL = frozenset(Phase) - ACTIVE - {Phase.QUEUED}

@@ -1,0 +1,366 @@
+"""What happens next: an ordered list of rules; the first that applies wins, and the order is the policy.
+
+Production comes first: the front door, then processes that died, then live, and only then somebody's experiment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import actions as act
+from .actions import Decision
+from .desired import desired_route, wanted_seats
+from .policy import Policy
+from .progress import PHASES, all_ready, deadline_s, missing_instances, move, new_attempts
+from .records import Attempt, AttemptState, Kind, Phase, Seat, State
+from .route import DoorSeen, Route, SlotState
+from .seen import Life, ProcessSeen, Seen
+from .table import Event
+
+Rule = Callable[[State, Seen, Policy], Decision | None]
+
+DOOR_RETRY_S = 1.0
+STRAY_GRACE_S = 10.0
+BEGUN = frozenset({AttemptState.STARTING, AttemptState.READY})
+LEAVING = frozenset({AttemptState.RETIRING, AttemptState.STOPPING})
+
+
+# --- front door -------------------------------------------------------------------------------------------------------
+
+
+def open_door(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    if seen.door.alive:
+        return None
+    if seen.door_tried_s is not None and seen.now.boot_s - seen.door_tried_s < DOOR_RETRY_S:
+        return None
+    return Decision(act.OpenDoor(), f"the front door does not answer ({seen.door.why or 'not started'})")
+
+
+def route_differs(route: Route, door: DoorSeen) -> bool:
+    """Whether the front door serves something else than `route`; a slot that nobody wants must be in maintenance."""
+    if door.mode is not route.mode:
+        return True
+    for wanted, have in ((route.public, door.public), (route.preview, door.preview)):
+        slots = {slot.number: slot for slot in wanted}
+        for slot_seen in have:
+            slot = slots.pop(slot_seen.number, None)
+            if slot is None:
+                if slot_seen.state is not SlotState.MAINT:
+                    return True
+            elif slot_seen.state is not slot.state or slot_seen.port != slot.port:
+                return True
+        if slots:
+            return True
+    return False
+
+
+def repair_route(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    if not seen.door.alive:
+        return None
+    route = desired_route(state, policy)
+    if not route_differs(route, seen.door):
+        return None
+    named = ", ".join(f"{slot.attempt} {slot.state}" for slot in route.public) or "nobody"
+    return Decision(
+        act.SetRoute(route), f"route {route.generation}: {named}" + (", and a preview" if route.preview else "")
+    )
+
+
+def record_switch(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """`repair_route` has nothing left to do, so the front door serves what was committed: the switch is over."""
+    if not seen.door.alive:
+        return None
+    switched = {Phase.BAKING, Phase.PROMOTED, Phase.ROLLED_BACK}
+    for rollout in state.rollouts.values():
+        if rollout.switched_at_s is None and rollout.decided_at_s is not None and rollout.phase in switched:
+            return Decision(act.RecordSwitch(rollout.id), "the front door serves what was decided")
+    return None
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def process_of(attempt: Attempt, seen: Seen) -> ProcessSeen:
+    """What is left of an attempt; of an earlier boot nothing can be."""
+    if attempt.boot_id != seen.now.boot_id:
+        return ProcessSeen(Life.ABSENT, sentence="the host has been rebooted since")
+    return seen.processes.get(attempt.id, ProcessSeen(Life.ABSENT, sentence="there is no such process"))
+
+
+def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """Any unplanned exit is a failure, whatever the code (vllm#48966 exits 0 on engine death)."""
+    for attempt in state.attempts.values():
+        if attempt.state not in BEGUN or attempt.pid is None:
+            continue
+        process = process_of(attempt, seen)
+        if process.life is not Life.RUNNING:
+            why = process.sentence or "its process is gone"
+            return Decision(act.Retire(attempt.id, hurry=True, port_conflict=process.port_conflict), why)
+    return None
+
+
+def adopt_start(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """A crash fell between the intent of a start and its outcome: the effect finds the attempt or starts it."""
+    for attempt in state.attempts.values():
+        if attempt.state is AttemptState.STARTING and attempt.pid is None:
+            return Decision(act.StartAttempt(attempt.id), "its start was begun and not recorded")
+    return None
+
+
+def mark_ready(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """Ready means that it generated, seen by a probe that began after the start."""
+    for attempt in state.attempts.values():
+        if attempt.state is not AttemptState.STARTING or attempt.pid is None:
+            continue
+        probe = seen.probes.get(attempt.id)
+        if probe is not None and probe.ok and probe.started_at_s >= (attempt.started_at_s or 0.0):
+            took_s = seen.now.boot_s - (attempt.started_at_s or seen.now.boot_s)
+            return Decision(act.MarkReady(attempt.id), f"{attempt.id} generates, {took_s:.1f} s after its start")
+    return None
+
+
+def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """One instance loads at a time: several together have collapsed a power supply (field notes §1).
+
+    An instance of live that has to come back does not wait for a candidate that loads.
+    """
+    live = {a.id for a in state.seat_attempts(state.live)}
+    planned = [a for a in state.attempts.values() if a.state is AttemptState.PLANNED]
+    for attempt in sorted(planned, key=lambda a: a.id not in live):
+        loading = [
+            a
+            for a in state.attempts.values()
+            if a.state is AttemptState.STARTING and (a.id in live or attempt.id not in live)
+        ]
+        seat = Seat(attempt.release, attempt.rollout)
+        ready = {a.instance for a in state.seat_attempts(seat) if a.state is AttemptState.READY}
+        after = state.releases[attempt.release].instance(attempt.instance).start_after
+        loads_a_model = attempt.role != "router"
+        if loads_a_model and len(loading) >= policy.max_concurrent_starts:
+            continue
+        if set(after) <= ready:
+            cards = ", ".join(attempt.gpus) or "no GPU"
+            return Decision(act.StartAttempt(attempt.id), f"start {attempt.id} on {cards}, port {attempt.port}")
+    return None
+
+
+def retire_unwanted(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    wanted = wanted_seats(state, policy)
+    for attempt in state.attempts.values():
+        staying = attempt.holds and attempt.state not in LEAVING
+        if staying and Seat(attempt.release, attempt.rollout) not in wanted:
+            return Decision(act.Retire(attempt.id), f"{attempt.id} is neither live, candidate nor previous")
+    return None
+
+
+def is_drained(attempt: Attempt, state: State, seen: Seen) -> bool:
+    """Nobody's stream runs through this attempt any more, as far as the front door can tell."""
+    if attempt.hurry:
+        return True
+    if attempt.slot is None:
+        seat = Seat(attempt.release, attempt.rollout)
+        return not any(a.role == "router" for a in state.seat_attempts(seat))
+    if not attempt.exposed:
+        return True
+    if not seen.door.alive:
+        return False
+    slot = next((s for s in seen.door.public if s.number == attempt.slot), None)
+    return slot is None or (slot.state is not SlotState.READY and slot.in_flight == 0)
+
+
+def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    for attempt in state.attempts.values():
+        if attempt.state not in LEAVING:
+            continue
+        process = process_of(attempt, seen)
+        since_s = seen.now.boot_s - attempt.state_since_s
+        if process.life is Life.STRAYS:
+            force = since_s > STRAY_GRACE_S
+            return Decision(act.ClearStrays(attempt.id, force=force), "its shim is dead and processes of it live on")
+        if process.life is not Life.RUNNING:
+            return Decision(
+                act.MarkStopped(attempt.id, process.log_tail), f"{attempt.id} is gone, nothing of it is left"
+            )
+        if attempt.state is AttemptState.STOPPING:
+            if not attempt.stop_asked:
+                return Decision(act.StopAttempt(attempt.id), "its stop was begun and not recorded")
+            continue
+        if is_drained(attempt, state, seen):
+            return Decision(act.StopAttempt(attempt.id), f"stop {attempt.id}: {attempt.why}")
+        if attempt.slot is not None and since_s > policy.drain_s and seen.door.alive:
+            return Decision(
+                act.CutSlot(attempt.slot, attempt.id), f"the drain deadline of {policy.drain_s:.0f} s is over"
+            )
+    return None
+
+
+# --- live -------------------------------------------------------------------------------------------------------------
+
+
+def retire_silent(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Busy is not down: live is given up only when probes fail *and* its token counters stand still."""
+    if state.active is not None and state.active.phase is Phase.BAKING:
+        return None  # the bake judges it
+    for attempt in state.seat_attempts(state.live):
+        probe = seen.probes.get(attempt.id)
+        if attempt.state is not AttemptState.READY or probe is None or probe.ok:
+            continue
+        still_s = seen.now.boot_s - max(probe.streak_since_s, probe.progress_at_s or 0.0)
+        if probe.streak >= policy.silent_probes and still_s >= policy.silent_s:
+            why = f"{probe.layer}: {probe.sentence}; no token for {still_s:.0f} s"
+            return Decision(act.Retire(attempt.id, hurry=True), why)
+    return None
+
+
+def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """An instance of live that is gone is started again on its own cards, within the restart budget."""
+    seat = state.live
+    if seat is None or (state.active is not None and state.active.phase in {Phase.BAKING, Phase.ROLLING_BACK}):
+        return None
+    missing = missing_instances(state, seat)
+    leaving = {a.instance for a in state.seat_attempts(seat) if a.state in LEAVING}
+    for name in missing:
+        if name in leaving:
+            continue
+        mine = [
+            a
+            for a in state.attempts.values()
+            if a.rollout == seat.rollout and a.release == seat.release and a.instance == name
+        ]
+        recent = [
+            a
+            for a in mine
+            if a.boot_id == seen.now.boot_id and seen.now.boot_s - a.planned_at_s < policy.restart_window_s
+        ]
+        if len(recent) > policy.restart_budget or not mine:
+            continue
+        release = state.releases[seat.release]
+        gpu_map = {name: mine[-1].gpus}
+        return Decision(
+            act.AddAttempts(new_attempts(state, policy, release, seat.rollout, gpu_map, name)),
+            f"live instance {name} is gone ({mine[-1].why}): start it again ({len(recent)} starts so far)",
+        )
+    return _rewire_router(state, seat)
+
+
+def _rewire_router(state: State, seat: Seat) -> Decision | None:
+    """A revived engine has another port: its router must learn it, and smg forgets workers over a restart anyway."""
+    if not all_ready(state, seat):
+        return None
+    ports = {a.port for a in state.seat_attempts(seat) if a.role != "router"}
+    for attempt in state.seat_attempts(seat):
+        if attempt.role == "router" and attempt.state is AttemptState.READY and set(attempt.workers) != ports:
+            return Decision(act.Retire(attempt.id), "its engines have other ports now: the router is started again")
+    return None
+
+
+# --- rollouts ---------------------------------------------------------------------------------------------------------
+
+
+def honour_abort(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    for rollout in state.rollouts.values():
+        if rollout.abort_by is None or rollout.ended_wall_s is not None:
+            continue
+        if rollout.phase is Phase.ROLLING_BACK and rollout.kind is not Kind.ROLLBACK:
+            continue  # it is on the way back already
+        return move(rollout, Event.ABORTED, f"aborted by {rollout.abort_by}")
+    return None
+
+
+def enforce_deadline(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    rollout = state.active
+    if rollout is None:
+        return None
+    if rollout.phase_boot_id != seen.now.boot_id:
+        return _after_reboot(rollout.id, rollout.phase)
+    spent_s = seen.now.boot_s - rollout.phase_since_s
+    limit_s = deadline_s(rollout, state, policy)
+    if spent_s <= limit_s:
+        return None
+    waiting = [a for a in state.seat_attempts(rollout.seat) if a.state is AttemptState.STARTING]
+    detail = ""
+    if waiting:
+        probe = seen.probes.get(waiting[0].id)
+        detail = f": {waiting[0].id} {probe.layer}, {probe.sentence}" if probe else f": {waiting[0].id} was never heard"
+    return move(rollout, Event.DEADLINE, f"{rollout.phase} took longer than {limit_s:.0f} s{detail}")
+
+
+def _after_reboot(rollout_id: str, phase: Phase) -> Decision:
+    """Every process of before the reboot is gone: what was being tried is over, what served comes back."""
+    event = {
+        Phase.PREFLIGHT: Event.DEADLINE,
+        Phase.LEASING: Event.DEADLINE,
+        Phase.STARTING: Event.BROKEN,
+        Phase.GATING: Event.BROKEN,
+        Phase.AWAITING_APPROVAL: Event.BROKEN,
+        Phase.CUTTING_OVER: Event.BROKEN,
+        Phase.BAKING: Event.WORSE,
+        Phase.ROLLING_BACK: Event.DEADLINE,
+    }[phase]
+    return Decision(act.Move(rollout_id, event), "the host was rebooted in the middle of it")
+
+
+def advance(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    rollout = state.active
+    return PHASES[rollout.phase](rollout, state, seen, policy) if rollout is not None else None
+
+
+def stop_orphan_gate(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    for rollout in state.rollouts.values():
+        if rollout.gate is not None and rollout.phase is not Phase.GATING:
+            return Decision(act.StopGate(rollout.id, rollout.gate.run), f"{rollout.id} is {rollout.phase}")
+    return None
+
+
+def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    if state.active is not None:
+        return None
+    for rollout in state.queue:
+        if rollout.kind is Kind.ROLLBACK:
+            if rollout.target is None or rollout.target != state.previous:
+                return move(rollout, Event.REFUSED, "the release to return to is not `previous` any more")
+            return move(rollout, Event.RETURN, f"back to {rollout.target.release}, asked by {rollout.asked_by}")
+        if state.freeze is None:
+            return move(
+                rollout, Event.ACCEPTED, f"its turn: {rollout.kind} {rollout.release}, asked by {rollout.asked_by}"
+            )
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    open_door,
+    repair_route,
+    record_switch,
+    bury_dead,
+    adopt_start,
+    mark_ready,
+    retire_silent,
+    revive_live,
+    honour_abort,
+    enforce_deadline,
+    advance,
+    stop_orphan_gate,
+    retire_unwanted,
+    stop_retired,
+    start_planned,
+    accept_next,
+)
+
+
+def decide(state: State, seen: Seen, policy: Policy) -> Decision:
+    """The one next action, with its sentence."""
+    for rule in RULES:
+        decision = rule(state, seen, policy)
+        if decision is not None:
+            return decision
+    return Decision(act.Wait(), at_rest(state))
+
+
+def at_rest(state: State) -> str:
+    """What the controller is waiting for, in one sentence."""
+    active = state.active
+    if active is not None:
+        return f"{active.id} ({active.release}) is {active.phase}: {active.why}"
+    frozen = f"; frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze else ""
+    serving = f"{state.live.release} is live" if state.live else "nothing is live"
+    return f"{serving}, no rollout is running{frozen}"

@@ -1,0 +1,78 @@
+"""One observation of the world, taken whole before a decision. A decision reads nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from .records import Now
+from .route import DoorSeen, Traffic
+
+
+class Life(StrEnum):
+    """State of an attempt's process tree."""
+
+    ABSENT = "absent"  # never started, or of an earlier boot
+    RUNNING = "running"
+    EXITED = "exited"  # main process gone, and the tree proved empty
+    STRAYS = "strays"  # the shim is dead, processes of the attempt live on
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSeen:
+    life: Life
+    pid: int | None = None  # of the shim
+    start_ticks: int | None = None
+    sentence: str = ""  # how it ended
+    port_conflict: bool = False
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSeen:
+    """The newest generation probe of one target, and the streak that it belongs to."""
+
+    ok: bool
+    at_s: float  # when it ended, boot time clock
+    started_at_s: float
+    layer: str = "ok"  # host | process | port | http | generation | identity | timeout | ok
+    sentence: str = ""
+    ttft_s: float | None = None
+    streak: int = 1  # how many in a row had this outcome
+    streak_since_s: float = 0.0
+    progress_at_s: float | None = None  # when the engine's own token counters were last seen to move
+
+
+@dataclass(frozen=True, slots=True)
+class GateSeen:
+    """A gate run that is over."""
+
+    verdict: str
+    sentence: str
+    measurements: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One card of the inventory."""
+
+    id: str  # UUID, or `gpu-0` in a declared inventory
+    index: int
+    memory_total_mib: int | None = None
+    memory_used_mib: int | None = None
+    foreign: tuple[str, ...] = ()  # sentences naming processes that are not ours
+    trusted: bool = True  # False: NVML could not tell, or memory did not come back
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    now: Now
+    door: DoorSeen
+    door_tried_s: float | None = None  # when opening it was last tried, so that it is not tried ten times a second
+    processes: Mapping[str, ProcessSeen] = field(default_factory=dict)  # by attempt id
+    probes: Mapping[str, ProbeSeen] = field(default_factory=dict)  # by attempt id, and `public`, `preview`
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)  # by attempt id, since `rollout.decided_at_s`
+    gates: Mapping[str, GateSeen] = field(default_factory=dict)  # finished runs, by run id
+    gpus: tuple[Gpu, ...] = ()

@@ -1,0 +1,1 @@
+"""The front door: HAProxy in a process of its own, driven over its runtime socket."""

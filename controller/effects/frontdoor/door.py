@@ -1,0 +1,177 @@
+"""The front door as the loop sees it: make sure it runs, tell it the route, ask what it does."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from ...core.route import DoorSeen
+from .accesslog import Follower
+from .address import check_free
+from .binary import find_binary
+from .changes import changes
+from .config import committed_files, first_files, packaged_lua, render, write_if_different
+from .errors import DoorError, DoorSettingsError
+from .process import DoorProcess, started_at_s
+from .runtime import RuntimeSocket
+from .settings import DoorSettings
+from .snapshot import BACKENDS, Snapshot, take_snapshot
+from .traffic import TrafficCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ...core.route import Route, Traffic
+
+__all__ = ["DoorError", "DoorSettings", "FrontDoor"]
+
+_START_TIMEOUT_S = 10.0
+_CHECK_TIMEOUT_S = 10.0
+
+
+class FrontDoor:
+    """One HAProxy with a public and a preview address. Synchronous; nothing here waits longer than
+    ``settings.runtime_timeout_s`` for a door that hangs, except :meth:`ensure` while it starts one, and :meth:`stop`.
+
+    Every failure is a :class:`DoorError`. Not safe for use from two threads at a time: the loop is the only caller.
+    """
+
+    def __init__(self, settings: DoorSettings) -> None:
+        self.settings = settings
+        self.drifted = False  # the door that runs was started with another configuration than this daemon would use
+        self._process = DoorProcess(settings.directory)
+        self._traffic = TrafficCounter(Follower(self._process.log))
+
+    @property
+    def socket_path(self) -> Path:
+        return self.settings.directory / "haproxy.sock"
+
+    def ensure(self) -> None:
+        """Find the door, or start it. One that runs is never touched, not even when it hangs, nor after our upgrade."""
+        if self._process.is_running() or self._answers():
+            self.drifted = self._differs()
+            return
+        self._start()
+        self.drifted = False
+
+    def apply(self, route: Route) -> None:
+        """Make the door serve the route: only what differs is sent, and what was sent is saved for a door that dies.
+
+        Does not wait: a slot is *ready* when this returns, and *up* in :meth:`read` once its own check has succeeded.
+        """
+        with self._runtime() as runtime:
+            seen = take_snapshot(runtime)
+            commands = changes(route, seen, self.settings)
+            try:
+                runtime.do(commands)
+            finally:  # also what was done before an error must survive
+                if commands:
+                    seen = take_snapshot(runtime)
+                self._save(seen)
+
+    def read(self) -> DoorSeen:
+        """What the door does now. One that does not answer is no error: ``alive`` is False, ``why`` says it."""
+        try:
+            with self._runtime() as runtime:
+                seen = take_snapshot(runtime)
+        except DoorError as error:
+            return DoorSeen(alive=False, why=str(error))
+        engines, preview = BACKENDS
+        return DoorSeen(
+            alive=True,
+            pid=seen.pid,
+            started_at_s=started_at_s(seen.pid),
+            public=seen.serving(engines),
+            preview=seen.serving(preview),
+            mode=seen.mode,
+            held=seen.held,
+        )
+
+    def traffic(self, since_s: float) -> Mapping[str, Traffic]:
+        """Users' traffic by attempt since a moment of the boot time clock, in seconds; see :class:`TrafficCounter`."""
+        return self._traffic.since(since_s)
+
+    def cut(self, slot: int) -> int:
+        """End what still runs on a slot; the clients see a cut stream. Returns how many requests that were."""
+        with self._runtime() as runtime:
+            seen = take_snapshot(runtime)
+            if (BACKENDS[0], slot) not in seen.slots:
+                raise DoorSettingsError(
+                    f"slot {slot} is not there to cut; the front door has slots 1 to {self.settings.slots}"
+                )
+            runtime.do([f"shutdown sessions server {backend}/s{slot}" for backend in BACKENDS])
+        return sum(seen.slots[backend, slot].in_flight for backend in BACKENDS)
+
+    def stop(self) -> None:
+        """End the door and every request in it. For the teardown of a demo or an installation, never for an upgrade."""
+        self._process.stop()
+
+    def _runtime(self) -> RuntimeSocket:
+        return RuntimeSocket(self.socket_path, self.settings.runtime_timeout_s)
+
+    def _answers(self) -> bool:
+        return self.read().alive
+
+    def _differs(self) -> bool:
+        try:
+            started_with = (self.settings.directory / "haproxy.cfg").read_text()
+        except FileNotFoundError:
+            return True
+        return started_with != render(self.settings)
+
+    def _save(self, seen: Snapshot) -> None:
+        try:
+            for name, text in committed_files(seen).items():
+                write_if_different(self.settings.directory / name, text)
+        except OSError as error:  # it serves the route all the same; only its memory is at stake
+            raise DoorError(
+                f"the front door's state cannot be saved in {self.settings.directory}: {error.strerror}"
+            ) from error
+
+    def _start(self) -> None:
+        binary = find_binary(self.settings.binary)
+        for address in (self.settings.public_address, self.settings.preview_address):
+            check_free(address)
+        self._write_files()
+        configuration = "../haproxy.cfg"
+        self._check(binary.path, configuration)
+        self._process.start([str(binary.path), "-db", "-f", configuration])
+        self._wait_until_it_answers()
+
+    def _write_files(self) -> None:
+        directory = self.settings.directory
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._process.run_dir.mkdir(mode=0o700, exist_ok=True)
+            write_if_different(directory / "haproxy.cfg", render(self.settings))
+            write_if_different(directory / "hold.lua", packaged_lua())
+            for name, text in first_files(self.settings).items():
+                if not (directory / name).exists():
+                    write_if_different(directory / name, text)
+        except OSError as error:
+            raise DoorError(f"the front door's directory {directory} cannot be written: {error.strerror}") from error
+
+    def _check(self, binary: Path, configuration: str) -> None:
+        argv = [str(binary), "-c", "-q", "-f", configuration]
+        run_dir = self._process.run_dir
+        checked = subprocess.run(
+            argv, cwd=run_dir, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False
+        )
+        if checked.returncode:
+            said = " ".join(line.strip() for line in checked.stderr.splitlines() if "ALERT" in line)
+            raise DoorError(f"HAProxy refuses the configuration {self.settings.directory / 'haproxy.cfg'}: {said}")
+
+    def _wait_until_it_answers(self) -> None:
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        while not (seen := self.read()).alive:
+            if not self._process.is_running():
+                raise DoorError(
+                    f"the front door ended as soon as it was started; it said: {self._process.last_words()}"
+                )
+            if time.monotonic() > deadline_s:
+                raise DoorError(
+                    f"the front door was started but did not answer within {_START_TIMEOUT_S:.0f} s: {seen.why}"
+                )
+            time.sleep(0.01)

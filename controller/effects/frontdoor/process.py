@@ -1,0 +1,71 @@
+"""The front door's process: under a shim that starts it again when it dies, and that outlives the daemon."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch import attempts
+from launch.attempts import AttemptSpec, Status
+from launch.errors import LaunchError
+
+from .errors import DoorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ATTEMPT_ID = "frontdoor"
+_GRACE_S = 5.0
+_STOP_TIMEOUT_S = 20.0
+_LAST_WORDS_BYTES = 600
+
+
+class DoorProcess:
+    """``run`` below the door's directory is the run directory; HAProxy finds its files one level up."""
+
+    def __init__(self, directory: Path) -> None:
+        self.run_dir = directory / "run"
+        self.log = attempts.log_path(self.run_dir)
+
+    def is_running(self) -> bool:
+        """Whether a shim takes care of it; one that is just being started again counts."""
+        return attempts.observe(self.run_dir).status is Status.RUNNING
+
+    def start(self, argv: Sequence[str]) -> None:
+        try:
+            attempts.start(
+                AttemptSpec(
+                    attempt_id=ATTEMPT_ID, run_dir=self.run_dir, argv=tuple(argv), grace_s=_GRACE_S, keep=True
+                )
+            )
+        except LaunchError as error:
+            raise DoorError(f"the front door cannot be started: {error}") from error
+
+    def stop(self) -> None:
+        """Returns when nothing of it is left."""
+        attempts.request_stop(self.run_dir)
+        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+        while (seen := attempts.observe(self.run_dir)).status in (Status.RUNNING, Status.STRAYS) or seen.pids:
+            if seen.status is Status.STRAYS:  # its shim is dead: nobody else would end it
+                attempts.kill_strays(self.run_dir, force=False)
+            if time.monotonic() > deadline_s:
+                raise DoorError(f"the front door did not end within {_STOP_TIMEOUT_S:.0f} s; its processes: {seen.pids}")
+            time.sleep(0.02)
+
+    def last_words(self) -> str:
+        try:
+            return self.log.read_bytes()[-_LAST_WORDS_BYTES:].decode(errors="replace").strip()
+        except OSError:
+            return "nothing"
+
+
+def started_at_s(pid: int) -> float | None:
+    """When a process began, seconds of the boot time clock; None when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    ticks = int(stat.rpartition(")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,82 @@
+"""What the front door is told once, by the configuration of the daemon."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .address import Address
+from .errors import DoorSettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The whole surface of the public address, next to the door's own GET /health. An engine's other paths (/pause, /sleep,
+# /collective_rpc, LoRA loading, an smg's worker list) are off-switches or worse, and carry no key.
+PASSED = (
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/completions"),
+    ("POST", "/v1/responses"),
+    ("POST", "/v1/messages"),
+    ("POST", "/v1/embeddings"),
+    ("POST", "/v1/rerank"),
+    ("POST", "/v1/score"),
+    ("POST", "/tokenize"),
+    ("POST", "/detokenize"),
+    ("GET", "/v1/models"),
+    ("GET", "/version"),
+)
+LONGEST_RETRY_AFTER_S = 60  # SDKs ignore what is longer
+_METHOD = re.compile(r"[A-Z]{3,10}")
+_PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class DoorSettings:
+    """``directory`` belongs to the door alone: configuration, socket, state, maps, run directory.
+
+    ``public`` and ``preview`` are ``host:port``. ``hold_s`` and ``hold_max`` bound how long, and how many, requests
+    wait while nothing can serve them. ``binary`` None means: find one. ``extra_paths`` are passed next to
+    :data:`PASSED`.
+    """
+
+    directory: Path
+    public: str = "127.0.0.1:8000"
+    preview: str = "127.0.0.1:8009"
+    slots: int = 32
+    hold_s: int = 60
+    hold_max: int = 256
+    retry_after_s: int = 30  # until the first route says otherwise
+    binary: Path | None = None
+    extra_paths: tuple[tuple[str, str], ...] = ()
+    max_body_bytes: int = 64 << 20
+    stream_timeout_s: int = 7200
+    request_timeout_s: int = 60
+    runtime_timeout_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.public_address.port == self.preview_address.port:
+            raise DoorSettingsError(
+                f"front_door.public and front_door.preview are both port {self.public_address.port}; they must differ"
+            )
+        if not 1 <= self.slots <= 256:
+            raise DoorSettingsError(f"front_door.slots is {self.slots}; expected 1 to 256")
+        for method, path in self.extra_paths:
+            if not _METHOD.fullmatch(method) or not _PATH.fullmatch(path) or "//" in path or "/." in path:
+                raise DoorSettingsError(
+                    f"front_door.extra_paths: {method} {path} cannot be passed; expected an upper-case method and a "
+                    "plain path such as /v1/audio/speech, without escapes, dots or double slashes"
+                )
+
+    @property
+    def public_address(self) -> Address:
+        return Address.parse(self.public, "front_door.public")
+
+    @property
+    def preview_address(self) -> Address:
+        return Address.parse(self.preview, "front_door.preview")
+
+    @property
+    def listed(self) -> tuple[tuple[str, str], ...]:
+        return tuple(dict.fromkeys(PASSED + self.extra_paths))

@@ -1,0 +1,83 @@
+"""observe → decide → journal → act → journal. The only caller of effects; one action a pass."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from .core.actions import Decision, Effect, Outcome, Wait
+from .core.invariants import violations
+from .core.policy import Policy
+from .core.rules import decide
+from .core.table import IllegalMove
+from .crashpoints import crash_point
+from .effects.ports import World
+from .store.journal import Journal
+
+log = structlog.get_logger("loop")
+
+TICK_S = 0.2
+
+
+class Loop:
+    """Level-triggered: it wakes on a timer and on nudges; a lost nudge costs latency, never correctness."""
+
+    def __init__(self, journal: Journal, world: World, policy: Policy) -> None:
+        self.journal = journal
+        self.world = world
+        self.policy = policy
+        self.why = "starting"
+        self.alarms: list[str] = []
+        self.passes = 0
+        self._nudge = threading.Event()
+        self._stopping = threading.Event()
+
+    def step(self) -> bool:
+        """One pass. True when something was done, so that the next pass should follow at once."""
+        state = self.journal.state
+        seen = self.world.observe(state)
+        decision = decide(state, seen, self.policy)
+        self.why = decision.why
+        self.alarms = violations(state, seen, self.policy)
+        self.passes += 1
+        if isinstance(decision.action, Wait):
+            return False
+        try:
+            seq = self.journal.begin(decision.action, decision.why, self.world.now())
+        except IllegalMove as error:
+            # Somebody filed a request between the look and the intent: the next pass sees it.
+            log.debug("decision overtaken", why=decision.why, error=str(error))
+            return True
+        log.info("decided", action=type(decision.action).__name__, why=decision.why)
+        if not isinstance(decision.action, Effect):
+            return True
+        crash_point("effect-before")
+        outcome = self.world.act(decision.action, self.journal.state, seen)
+        crash_point("effect-after")
+        self.journal.finish(seq, decision.action, outcome, self.world.now())
+        return self._report(decision, outcome)
+
+    def _report(self, decision: Decision, outcome: Outcome) -> bool:
+        if outcome.ok:
+            return True
+        log.warning("effect failed", action=type(decision.action).__name__, why=outcome.sentence)
+        # An effect that fails is decided again: after a breath, so that a broken world is not hammered.
+        return False
+
+    def nudge(self) -> None:
+        self._nudge.set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._nudge.set()
+
+    def run(self, after_pass: Callable[[], None] = lambda: None) -> None:
+        """Until `stop`. `after_pass` is called after every completed pass (a watchdog lives on that)."""
+        while not self._stopping.is_set():
+            busy = self.step()
+            after_pass()
+            if not busy:
+                self._nudge.wait(TICK_S)
+                self._nudge.clear()
