@@ -1,0 +1,55 @@
+"""Tokens as this emulator counts them: small pieces of text that join back to exactly the same text."""
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+_TOKEN = re.compile(r"\s*\w{1,8}|\s*[^\w\s]|\s+")
+_BYTES_PER_TOKEN = 4
+_BLOCK_BYTES = 16 * _BYTES_PER_TOKEN
+
+
+class Piece(NamedTuple):
+    """One generated token and where it belongs. A `call` piece opens call number `call`; its text is the tool's name."""
+
+    kind: Literal["reasoning", "content", "call", "arguments"]
+    text: str
+    call: int = 0
+
+
+def split_tokens(text: str) -> Iterator[str]:
+    """The tokens of a text, lazily; joined they are the text."""
+    return (match.group() for match in _TOKEN.finditer(text))
+
+
+def count_tokens(prompt: bytes) -> int:
+    """Prompt tokens of rendered text: a fixed number of bytes each, so that longer prompts always count more."""
+    return -(-len(prompt) // _BYTES_PER_TOKEN)
+
+
+class PrefixCache:
+    """Which prompt prefixes were seen before, in blocks of 16 tokens, least recently used forgotten first."""
+
+    def __init__(self, capacity_tokens: int) -> None:
+        self._capacity_blocks = max(1, capacity_tokens // 16)
+        self._blocks: OrderedDict[int, None] = OrderedDict()
+
+    def take(self, prompt: bytes) -> int:
+        """Tokens at the start of this prompt that are already cached; the prompt is cached afterwards.
+
+        As in real engines the last block never counts: one token at least has to be computed.
+        """
+        cached_blocks, chain, hit = 0, 0, True
+        for start in range(0, len(prompt) - _BLOCK_BYTES, _BLOCK_BYTES):
+            chain = hash((chain, prompt[start : start + _BLOCK_BYTES]))
+            hit = hit and chain in self._blocks
+            cached_blocks += hit
+            self._blocks[chain] = None
+            self._blocks.move_to_end(chain)
+        while len(self._blocks) > self._capacity_blocks:
+            self._blocks.popitem(last=False)
+        return cached_blocks * 16
+
+    def clear(self) -> None:
+        self._blocks.clear()
