@@ -6,7 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .faults import BadFault, FaultSetting, describe_faults
+from launch.errors import LaunchError
+
+from .faults import FaultError, FaultSetting, describe_faults
 from .settings import Dialect, Headers, Settings, Thinking, Timing
 
 _EPILOG = """examples:
@@ -27,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         settings = settings_from(options)
-    except (BadFault, ValueError) as error:
+    except (LaunchError, ValueError) as error:
         sys.stderr.write(f"emulator: {error}\n")
         return 2
     # Late, so that --help and mistakes answer at once.
@@ -93,7 +95,7 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--itl-ms", type=float, default=5.0, metavar="MS", help="time per token (default 5)")
     group.add_argument("--tokens-per-chunk", type=int, default=1, metavar="N")
     group.add_argument("--slots", type=int, default=256, metavar="N", help="requests that run at once; more wait")
-    group.add_argument("--step-base-ms", type=float, metavar="A", help="step law instead of --itl-ms: A + B × running")
+    group.add_argument("--step-base-ms", type=float, metavar="A", help="step law instead of --itl-ms: A + B * running")
     group.add_argument("--step-per-seq-ms", type=float, default=0.0, metavar="B")
     group.add_argument("--cliff-at", type=int, default=0, metavar="K", help="from K running requests on …")
     group.add_argument("--cliff-factor", type=float, default=4.0, metavar="F", help="… gaps are F times as long")
@@ -118,7 +120,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
     faults = tuple(FaultSetting.parse(text) for text in options.fault)
     names = {setting.fault.name for setting in faults}
     if "exits-zero-on-crash" in names and not names & {"dies-loading", "dies-under-load", "dies-after-requests"}:
-        raise BadFault("fault 'exits-zero-on-crash' needs a crash beside it: dies-loading or dies-under-load, say")
+        raise FaultError("fault 'exits-zero-on-crash' needs a crash beside it: dies-loading or dies-under-load, say")
     return Settings(
         host=options.host,
         port=options.port,

@@ -1,6 +1,7 @@
 """The few things this pseudo model knows: enough to pass for sane when asked simple questions."""
 
 import re
+from itertools import pairwise
 
 _CAPITALS = {
     "france": "Paris", "germany": "Berlin", "italy": "Rome", "spain": "Madrid", "japan": "Tokyo", "poland": "Warsaw",
@@ -8,13 +9,23 @@ _CAPITALS = {
     "austria": "Vienna", "egypt": "Cairo", "canada": "Ottawa", "china": "Beijing", "india": "New Delhi",
     "russia": "Moscow", "peru": "Lima", "kenya": "Nairobi", "hungary": "Budapest", "ireland": "Dublin",
 }  # fmt: skip
-_OPERATORS = {"+": "+", "plus": "+", "-": "-", "−": "-", "minus": "-", "*": "*", "×": "*", "x": "*", "times": "*"}
+_OPERATORS = {
+    "+": "+",
+    "plus": "+",
+    "-": "-",
+    "\u2212": "-",
+    "minus": "-",
+    "*": "*",
+    "\u00d7": "*",
+    "x": "*",
+    "times": "*",
+}
 _ARITHMETIC = re.compile(
-    r"(?<![\w.])(-?\d{1,9})\s*(\+|plus|-|−|minus|\*|×|x|times)\s*(\d{1,9})(?![\w.])", re.IGNORECASE
+    r"(?<![\w.])(-?\d{1,9})\s*(\+|plus|-|\u2212|minus|\*|\u00d7|x|times)\s*(\d{1,9})(?![\w.])", re.IGNORECASE
 )
 _CAPITAL = re.compile(r"capital (?:city )?of (\w+)", re.IGNORECASE)
 _BACKWARDS = re.compile(
-    r"(?:spell|write|reverse)\b.*?[\"“'`]([^\"”'`]+)[\"”'`].*?(?:backwards?|reversed?|in reverse)?", re.I
+    r"(?:spell|write|reverse)\b.*?[\"“'`]([^\"”'`]+)[\"”'`].*?(?:backwards?|reversed?|in reverse)?", re.IGNORECASE
 )
 _SERIES = re.compile(r"(-?\d+(?:\s*,\s*-?\d+){2,})")
 
@@ -47,9 +58,9 @@ def _computed(left: str, operator: str, right: str) -> str:
 
 
 def _next_in(series: list[int]) -> str | None:
-    steps = {b - a for a, b in zip(series, series[1:], strict=False)}
+    steps = {b - a for a, b in pairwise(series)}
     if len(steps) == 1:
         return str(series[-1] + steps.pop())
-    if 0 not in series and len({b / a for a, b in zip(series, series[1:], strict=False)}) == 1:
+    if 0 not in series and len({b / a for a, b in pairwise(series)}) == 1:
         return str(series[-1] * series[1] // series[0])
     return None

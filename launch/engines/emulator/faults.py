@@ -14,14 +14,15 @@ from random import Random
 from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
+from launch.errors import LaunchError
+
 from . import spoil
 from .answer import Answer
-
 
 _Entry = TypeVar("_Entry")
 
 
-class BadFault(ValueError):
+class FaultError(LaunchError):
     """A fault on the command line that does not exist or is not spelled right."""
 
     exit_code: ClassVar[int] = 2
@@ -182,17 +183,19 @@ class FaultSetting:
 
     @classmethod
     def parse(cls, text: str) -> "FaultSetting":
-        """Read `NAME[=VALUE[:VALUE]][@FRACTION][+CONDITION[=N]]...`; raises `BadFault`."""
+        """Read `NAME[=VALUE[:VALUE]][@FRACTION][+CONDITION[=N]]...`; raises `FaultError`."""
         match = _SPELLING.fullmatch(text)
         if match is None:
-            raise BadFault(f"fault {text!r} is not spelled NAME[=VALUE][@FRACTION][+CONDITION], e.g. slow=3@0.5+stream")
+            raise FaultError(
+                f"fault {text!r} is not spelled NAME[=VALUE][@FRACTION][+CONDITION], e.g. slow=3@0.5+stream"
+            )
         fault = _known(match["name"], BY_NAME, f"fault {text!r}: there is no fault")
         fraction = _number(match["fraction"], f"fault {text!r}: the fraction") if match["fraction"] else 1.0
         if not 0 < fraction <= 1:
-            raise BadFault(f"fault {text!r}: the fraction {fraction:g} must be above 0 and at most 1")
+            raise FaultError(f"fault {text!r}: the fraction {fraction:g} must be above 0 and at most 1")
         conditions = tuple(_condition(word, text) for word in match["conditions"].split("+")[1:])
         if not fault.stage.per_request and (conditions or fraction != 1):
-            raise BadFault(f"fault {text!r} concerns the whole engine: it takes no fraction and no condition")
+            raise FaultError(f"fault {text!r} concerns the whole engine: it takes no fraction and no condition")
         return cls(fault, _values(fault, match["value"], text), fraction, conditions)
 
     def applies(self, situation: Situation, rng: Random) -> bool:
@@ -250,14 +253,14 @@ def _known(name: str, table: Mapping[str, _Entry], complaint: str) -> _Entry:
         return table[name]
     near = get_close_matches(name, table, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "; --list-faults shows them all"
-    raise BadFault(f"{complaint} {name!r}{hint}")
+    raise FaultError(f"{complaint} {name!r}{hint}")
 
 
 def _number(text: str, what: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise BadFault(f"{what} must be a number, not {text!r}") from None
+        raise FaultError(f"{what} must be a number, not {text!r}") from None
 
 
 def _condition(word: str, text: str) -> tuple[str, float]:
@@ -265,23 +268,23 @@ def _condition(word: str, text: str) -> tuple[str, float]:
     _known(name, CONDITIONS, f"fault {text!r}: there is no condition")
     if bool(given) != (name in _COUNTING):
         form = f"+{name}=N" if name in _COUNTING else f"+{name}"
-        raise BadFault(f"fault {text!r}: the condition is spelled {form}")
+        raise FaultError(f"fault {text!r}: the condition is spelled {form}")
     return name, _number(number, f"fault {text!r}: condition {name!r}") if given else 0.0
 
 
 def _values(fault: Fault, given: str | None, text: str) -> tuple[float, ...]:
     words = given.split(":") if given else []
     if len(words) > len(fault.parameters):
-        raise BadFault(f"fault {text!r} has too many values; it is spelled {fault.spelling}")
+        raise FaultError(f"fault {text!r} has too many values; it is spelled {fault.spelling}")
     values: list[float] = []
     for position, parameter in enumerate(fault.parameters):
         if position < len(words):
             value = _number(words[position], f"fault {text!r}: {parameter.name}")
             if value <= 0:
-                raise BadFault(f"fault {text!r}: {parameter.name} must be above 0, not {value:g}")
+                raise FaultError(f"fault {text!r}: {parameter.name} must be above 0, not {value:g}")
         elif parameter.default is not None:
             value = parameter.default
         else:
-            raise BadFault(f"fault {text!r} needs a value for {parameter.name}; it is spelled {fault.spelling}")
+            raise FaultError(f"fault {text!r} needs a value for {parameter.name}; it is spelled {fault.spelling}")
         values.append(value)
     return tuple(values)

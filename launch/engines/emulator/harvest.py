@@ -3,8 +3,10 @@
 import re
 from dataclasses import dataclass, field
 
+from .vocabulary import word_list
+
 _QUOTED = re.compile(r"“([^”]*)”|「([^」]*)」|`([^`]+)`|\"((?:[^\"\\]|\\.)*)\"|(?<!\w)'([^'\n]+)'(?!\w)")
-_NAME = re.compile(r"[^\W\d_a-z][\w’-]*(?:[ ][^\W\d_a-z][\w’-]*)*")
+_NAME = re.compile(r"[^\W\d_a-z][\w\u2019-]*(?:[ ][^\W\d_a-z][\w\u2019-]*)*")
 _NUMBER = re.compile(r"(?<![\w.-])[-+]?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?(?![\w])")
 _IDENTIFIER = re.compile(r"(?<!\w)(?=[\w./:-]*\d)[A-Za-z0-9][\w./:-]*[\w](?!\w)|(?<!\w)\d(?!\w)")
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -12,14 +14,16 @@ _PATH = re.compile(r"(?<![\w/])(?:~|\.{1,2})?/[\w./-]*\w|(?<![\w/])[\w-]+\.[A-Za
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?")
 _URI = re.compile(r"https?://[^\s\"'<>]+")
 _REFERENCE = re.compile(r"\[ref [^\]]*\]")
-_AFTER_PREPOSITION = re.compile(r"\b(?:in|for|at|of|from|to|about|near)\s+(?:the\s+)?([\w’-]+)", re.IGNORECASE)
+_AFTER_PREPOSITION = re.compile(r"\b(?:in|for|at|of|from|to|about|near)\s+(?:the\s+)?([\w\u2019-]+)", re.IGNORECASE)
 _LIST_JOINT = re.compile(r"\s*(?:,|;|&|/|\band\b|\bor\b|,\s*and\b|\bund\b)\s*")
 # Capitals that start sentences rather than name something.
 _NO_NAMES = frozenset(
-    "a am an and answer ask book call can check compare could create delete do explain find first for get give hello "
-    "hey hi how i if in is it json just let list look make me my no not note now of ok on one open please read record "
-    "remember run save say search send set show store tell the then they this to tool use using we what what's when "
-    "where which who why will with would write yes you your celsius fahrenheit".split()
+    word_list(
+        "a am an and answer ask book call can check compare could create delete do explain find first for get give "
+        "hello hey hi how i if in is it json just let list look make me my no not note now of ok on one open please "
+        "read record remember run save say search send set show store tell the then they this to tool use using we "
+        "what what's when where which who why will with would write yes you your celsius fahrenheit"
+    )
 )
 
 
@@ -96,7 +100,9 @@ class Harvest:
                 if found in self.quoted:
                     self.quoted.remove(found)
                 return found
-            if bare and (any(c.isdigit() for c in bare) or re.search(rf"\b{words}\b\s*[=:]", match.group(), re.I)):
+            if bare and (
+                any(c.isdigit() for c in bare) or re.search(rf"\b{words}\b\s*[=:]", match.group(), re.IGNORECASE)
+            ):
                 for pool in (self.numbers, self.identifiers, self.names):
                     if bare in pool:
                         pool.remove(bare)

@@ -15,6 +15,7 @@ from .facts import known_answer
 from .request import Asked, Message
 from .tokens import split_tokens
 from .tooluse import calls_for, fill
+from .vocabulary import word_list
 
 _ECHO = re.compile(
     r"(?:repeat|echo|copy|say|reply|respond|answer|print|output|return)\b(?:\s+(?:back|only|with|me|exactly|verbatim"
@@ -22,7 +23,9 @@ _ECHO = re.compile(
     r"\s*[:\-]?\s*(?P<what>\"[^\"]+\"|“[^”]+”|`[^`]+`|'[^']+'|(?<=:)\s*\S.*|(?<=: )\S.*|[\w-]*\d[\w-]*)",
     re.IGNORECASE | re.DOTALL,
 )
-_GREETING = re.compile(r"^\W*(?:hi|hello|hey|good (?:morning|evening|day)|greetings|ping)\b.{0,40}$", re.I | re.DOTALL)
+_GREETING = re.compile(
+    r"^\W*(?:hi|hello|hey|good (?:morning|evening|day)|greetings|ping)\b.{0,40}$", re.IGNORECASE | re.DOTALL
+)
 _CODE = re.compile(r"\b(?:code|python|function|script|program|class|implement|algorithm|refactor)\b", re.IGNORECASE)
 _LONG = re.compile(r"\b(?:long|detailed|essay|story|thorough|in depth|chapter|at length)\b", re.IGNORECASE)
 _COUNT = re.compile(r"\b(\d{2,5})[ -](?:word|token)s?\b", re.IGNORECASE)
@@ -130,4 +133,6 @@ def _parsed(text: str) -> Any:
     return value if isinstance(value, dict | list) else None
 
 
-_DULL = frozenset("about write would could should please exactly nothing please there their which these those".split())
+_DULL = frozenset(
+    word_list("about write would could should please exactly nothing please there their which these those")
+)

@@ -30,11 +30,11 @@ class Paced(Protocol):
 
 
 class _Timespec(ctypes.Structure):
-    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]  # noqa: RUF012 - ctypes wants this shape
+    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
 
 
 class _Itimerspec(ctypes.Structure):
-    _fields_ = [("interval", _Timespec), ("value", _Timespec)]  # noqa: RUF012 - ctypes wants this shape
+    _fields_ = [("interval", _Timespec), ("value", _Timespec)]
 
 
 class Pacer:
@@ -63,7 +63,7 @@ class Pacer:
         self.schedule(due_ns, _Once(callback))
 
     def run_due(self) -> None:
-        """Do everything that is due by now. Also called between other work, so that no burst of it makes chunks late."""
+        """Do everything that is due by now. Also called between other work, so that it delays no chunk."""
         heap = self._heap
         if not heap or heap[0][0] > time.monotonic_ns():
             return

@@ -4,22 +4,23 @@ from collections.abc import Iterator
 from random import Random
 
 from .tokens import split_tokens
+from .vocabulary import word_list
 
-_NOUNS = (
+_NOUNS = word_list(
     "system engine server river mountain teacher garden market signal window bridge engineer method pattern station "
     "harbour measure library village journey question answer machine schedule model context memory cluster request "
     "station letter winter summer morning evening forest student captain painter number story reason circuit budget "
     "kitchen theatre island railway compass lantern orchard archive valley notebook ticket cabinet"
-).split()
-_VERBS = (
+)
+_VERBS = word_list(
     "carries follows shapes supports limits explains improves reaches connects describes changes protects measures "
     "balances replaces crosses remembers prepares balances controls surprises guides feeds answers"
-).split()
-_ADJECTIVES = (
+)
+_ADJECTIVES = word_list(
     "quiet careful modern small large simple steady narrow early distant bright patient regular useful honest common "
     "curious gentle heavy local practical rapid shallow silent typical warm young deep broad clear"
-).split()
-_ADVERBS = "usually slowly often quickly rarely clearly mostly always sometimes carefully directly together".split()
+)
+_ADVERBS = word_list("usually slowly often quickly rarely clearly mostly always sometimes carefully directly together")
 _SENTENCES = (
     "The {a} {n} {v} the {n}, and the {n} {d} {v} a {n}.",
     "In the {n} there is a {a} {n} that {v} every {n}.",
@@ -36,14 +37,16 @@ _THOUGHTS = (
     "A {a} answer is enough, with the {n} in {k} parts.",
     "I will keep the {n} short and check the {n} once more.",
 )
-_CHINESE_SUBJECTS = (
-    "清晨的河流 老师傅 这座城市 远处的山 年轻的工程师 图书馆里的人 这个方法 海边的小镇 系统 邻居家的孩子".split()
+_CHINESE_SUBJECTS = word_list(
+    "清晨的河流 老师傅 这座城市 远处的山 年轻的工程师 图书馆里的人 这个方法 海边的小镇 系统 邻居家的孩子"
 )
-_CHINESE_VERBS = "慢慢地改变了 总是记得 常常需要 轻轻地推开了 认真地研究了 很快就学会了 一直在寻找 静静地守着".split()
-_CHINESE_OBJECTS = (
-    "新的道路 旧日的故事 那扇窗 明天的安排 一盏灯 简单的道理 大家的意见 秋天的味道 一封来信 许多问题".split()
+_CHINESE_VERBS = word_list(
+    "慢慢地改变了 总是记得 常常需要 轻轻地推开了 认真地研究了 很快就学会了 一直在寻找 静静地守着"
 )
-_CODE_NAMES = "total index window bucket cursor offset weight record result segment counter margin".split()
+_CHINESE_OBJECTS = word_list(
+    "新的道路 旧日的故事 那扇窗 明天的安排 一盏灯 简单的道理 大家的意见 秋天的味道 一封来信 许多问题"
+)
+_CODE_NAMES = word_list("total index window bucket cursor offset weight record result segment counter margin")
 
 
 def prose(rng: Random, topic: tuple[str, ...], tokens: int | None) -> Iterator[str]:
@@ -63,7 +66,7 @@ def chinese(rng: Random, tokens: int | None) -> Iterator[str]:
         while True:
             clause = rng.choice(_CHINESE_SUBJECTS) + rng.choice(_CHINESE_VERBS) + rng.choice(_CHINESE_OBJECTS)
             other = rng.choice(_CHINESE_SUBJECTS) + rng.choice(_CHINESE_VERBS) + rng.choice(_CHINESE_OBJECTS)
-            yield f"{clause}，{other}。"
+            yield f"{clause}\uff0c{other}\u3002"
 
     return _until(sentences(), tokens)
 
@@ -93,7 +96,7 @@ def _function(rng: Random, topic: tuple[str, ...]) -> str:
 
 
 def _sentences(rng: Random, templates: tuple[str, ...], topic: tuple[str, ...]) -> Iterator[str]:
-    nouns = _NOUNS + [word for word in topic for _ in range(4)]
+    nouns = [*_NOUNS, *(word for word in topic for _ in range(4))]
     number = 0
     while True:
         words = rng.choice(templates)

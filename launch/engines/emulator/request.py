@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .settings import Settings, Thinking
+from .tokens import count_tokens
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
@@ -69,7 +70,7 @@ class Asked:
 
     @property
     def results(self) -> tuple[Message, ...]:
-        """Tool results that wait for an answer: those after the last user message, if the conversation ends with one."""
+        """Tool results that wait for an answer: those after the last user message."""
         if self.messages[-1].role != "tool":
             return ()
         last_user = max((i for i, m in enumerate(self.messages) if m.role == "user"), default=-1)
@@ -112,7 +113,7 @@ def read_completion(body: bytes, settings: Settings) -> Asked:
     return _asked(fields, settings, model, (Message("user", prompt),), prompt.encode(errors="replace"), chat=False)
 
 
-def _asked(
+def _asked(  # noqa: PLR0913 - one argument per part of the request already read
     fields: dict[str, Any],
     settings: Settings,
     model: str,
@@ -120,12 +121,10 @@ def _asked(
     prompt: bytes,
     *,
     tools: tuple[Tool, ...] = (),
-    choice: ToolChoice = ToolChoice("none"),  # noqa: B008 - frozen
+    choice: ToolChoice = ToolChoice("none"),
     thinking: bool = False,
     chat: bool = True,
 ) -> Asked:
-    from .tokens import count_tokens
-
     if fields.get("n") not in (None, 1):
         raise BadRequest("this engine answers with one choice: n must be 1", "n")
     options = fields.get("stream_options") or {}

@@ -59,7 +59,6 @@ def emulator(*flags: str, model: str = "emu", wait: bool = True) -> Iterator[Run
             process = subprocess.Popen(
                 [*argv, "--model", model, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
-        running: RunningEmulator | None = None
         try:
             _until(port_file.exists, process, log_file)
             running = RunningEmulator(int(port_file.read_text()), process, log_file)
@@ -67,7 +66,7 @@ def emulator(*flags: str, model: str = "emu", wait: bool = True) -> Iterator[Run
                 _until(lambda: _healthy(f"{running.url}/health"), process, log_file)
             yield running
         finally:
-            (running or RunningEmulator(0, process, log_file)).stop(timeout_s=2.0)
+            RunningEmulator(0, process, log_file).stop(timeout_s=2.0)
 
 
 def _until(condition: Callable[[], bool], process: "subprocess.Popen[bytes]", log_file: Path) -> None:

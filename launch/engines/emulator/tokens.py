@@ -11,7 +11,7 @@ _BLOCK_BYTES = 16 * _BYTES_PER_TOKEN
 
 
 class Piece(NamedTuple):
-    """One generated token and where it belongs. A `call` piece opens call number `call`; its text is the tool's name."""
+    """One generated token and where it belongs. A `call` piece opens call `call`; its text is the tool's name."""
 
     kind: Literal["reasoning", "content", "call", "arguments"]
     text: str

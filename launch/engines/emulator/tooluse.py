@@ -7,14 +7,17 @@ from typing import Any
 from .answer import Call
 from .harvest import Harvest, name_words
 from .request import Asked, Tool
+from .vocabulary import word_list
 
 _VERBS = frozenset(
-    "get set fetch list find search query make create do run call use read write add delete update lookup look save "
-    "store send current by the a an of in for to and tool function value".split()
+    word_list(
+        "get set fetch list find search query make create do run call use read write add delete update lookup look "
+        "save store send current by the a an of in for to and tool function value"
+    )
 )
-_NAME_LIKE = frozenset("city location place town country name person customer owner user who region".split())
-_TEXT_LIKE = frozenset("text query content message body note prompt question cmd command expression q".split())
-_ID_LIKE = frozenset("id code sku key token ref reference number zip serial record order ticket uuid".split())
+_NAME_LIKE = frozenset(word_list("city location place town country name person customer owner user who region"))
+_TEXT_LIKE = frozenset(word_list("text query content message body note prompt question cmd command expression q"))
+_ID_LIKE = frozenset(word_list("id code sku key token ref reference number zip serial record order ticket uuid"))
 
 
 def calls_for(asked: Asked) -> tuple[Call, ...]:
@@ -47,7 +50,9 @@ def _matching(tools: tuple[Tool, ...], text: str) -> list[Tool]:
         return sorted(best, key=lambda tool: _first_mention(tool, text))
     described = [(len(_stems(tool.description) & words), tool) for tool in tools]
     overlap, tool = max(described, key=lambda pair: pair[0], default=(0, None))
-    if tool is not None and (overlap >= 2 or re.search(r"\b(?:use|call)\b.{0,20}\b(?:tool|function)", text, re.I)):
+    if tool is not None and (
+        overlap >= 2 or re.search(r"\b(?:use|call)\b.{0,20}\b(?:tool|function)", text, re.IGNORECASE)
+    ):
         return [tool]
     return []
 
@@ -133,7 +138,7 @@ class _Filler:
             if isinstance(schema.get("$ref"), str):
                 schema = self._referenced(schema["$ref"])
             elif schema.get("anyOf") or schema.get("oneOf"):
-                branches = schema.get("anyOf") or schema.get("oneOf")
+                branches: list[dict[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or []
                 schema = next((b for b in branches if b.get("type") != "null"), branches[0])
             elif schema.get("allOf"):
                 merged: dict[str, Any] = {k: v for k, v in schema.items() if k != "allOf"}
@@ -204,7 +209,9 @@ class _Filler:
 
     def _boolean(self, name: str) -> bool:
         words = r"[ _-]?".join(name_words(name)) or "it"
-        no = rf"\b(?:no|not|don't|do not|without|never|disable)\b[^.]{{0,20}}\b{words}|\b{words}\b\W+(?:is |= ?|: ?)?(?:false|off|no)\b"
+        denied = rf"\b(?:no|not|don't|do not|without|never|disable)\b[^.]{{0,20}}\b{words}"
+        switched_off = rf"\b{words}\b\W+(?:is |= ?|: ?)?(?:false|off|no)\b"
+        no = f"{denied}|{switched_off}"
         return re.search(no, self._harvest.text, re.IGNORECASE) is None
 
     def _string(self, schema: dict[str, Any], name: str) -> str:
