@@ -48,7 +48,7 @@ def _engine_script(topology: Topology, name: str, instance: Instance, command: S
     kind = engine(topology.engine)
     exports = _exports({**kind.environment(topology), **topology.env, **instance.env})
     execution = _exec(command, [*kind.arguments(topology), *grouped(topology.flags)])
-    internal_ports = any("CUTOVER_PORT_FIRST" in line for line in (*exports, *execution))
+    internal_ports = any("internal_port" in line for line in (*exports, *execution))
     return _joined(
         _header(topology, name, _purpose(topology, instance), usage=f"HOST=127.0.0.1 PORT=8001 ./{name}.sh"),
         ["set -euo pipefail", *_requirements(internal_ports=internal_ports)],
@@ -82,7 +82,7 @@ def _user_script(topology: Topology, name: str, instance: Instance, text: str) -
     flags = [f"set -- {' '.join(map(quoted, topology.flags))}"] if topology.flags else []
     return _joined(
         _header(topology, name, _purpose(topology, instance), usage=f"HOST=127.0.0.1 PORT=8001 ./{name}.sh"),
-        ["set -euo pipefail", *_requirements(internal_ports=True), "export CUTOVER_PORT_FIRST"],
+        ["set -euo pipefail", *_requirements(internal_ports=True), "export CUTOVER_PORT_FIRST=$internal_port"],
         _gpus(instance),
         _secrets(topology),
         _exports({"CUTOVER_SCRIPT_DIR": str(Path(source).parent), **topology.env, **instance.env}),
@@ -115,7 +115,10 @@ def _requirements(*, internal_ports: bool) -> list[str]:
         ': "${PORT:?port to listen on, e.g. PORT=8001}"',
     ]
     if internal_ports:
-        lines.append(': "${CUTOVER_PORT_FIRST:=$((PORT + 1000))}"  # internal ports count up from here')
+        lines += [
+            "internal_port=${CUTOVER_PORT_FIRST:-$((PORT + 1000))}  # internal sockets count up from here",
+            '[[ $internal_port != "$PORT" ]] || internal_port=$((PORT + 1))',
+        ]
     return lines
 
 

@@ -29,7 +29,8 @@ Line = tuple[Word, ...]
 
 HOST = Expand("$HOST")
 PORT = Expand("$PORT")
-FIRST_INTERNAL_PORT = Expand("$CUTOVER_PORT_FIRST")
+FIRST_INTERNAL_PORT = Expand("$internal_port")
+"""The attempt's CUTOVER_PORT_FIRST, or one above PORT where that is PORT itself; the launch script sets it."""
 
 
 @dataclass(frozen=True)

@@ -95,5 +95,5 @@ class Sglang(base.Engine):
             lines.append(("--nccl-port", base.FIRST_INTERNAL_PORT))
         counts_up = base.has_flag(topology.flags, "--enable-dp-attention")
         if counts_up and not base.has_flag(topology.flags, "--dist-init-addr"):
-            lines.append(("--dist-init-addr", base.Expand("127.0.0.1:$((CUTOVER_PORT_FIRST + 1))")))
+            lines.append(("--dist-init-addr", base.Expand("127.0.0.1:$((internal_port + 1))")))
         return tuple(lines)
