@@ -169,9 +169,12 @@ class Connection(asyncio.Protocol):
         """Close in the middle of an answer; what was written still arrives, the end of the stream does not."""
         self._transport.close()
 
-    @property
-    def idle(self) -> bool:
-        return self._current is None
+    def retire(self) -> None:
+        """Take no further request: close now if idle, else after the answer that is under way."""
+        if self._current is None:
+            self._transport.close()
+        else:
+            self._current.keep_alive = False
 
     @property
     def _keep_alive(self) -> bool:

@@ -29,6 +29,10 @@ class Counters:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generation_tokens: int = 0
+    # Of ended requests only: what an engine counts that looks at its books when a request is done.
+    ended_prompt_tokens: int = 0
+    ended_generation_tokens: int = 0
+    ended_computed_tokens: int = 0
     finished: Counter[str] = field(default_factory=Counter)
     first_tokens: int = 0
 
@@ -98,16 +102,27 @@ class Engine:
 
     def release(self, generation: Generation, finish: str) -> None:
         """An answer ended; its slot is free for the next one."""
+        now_ns = time.monotonic_ns()
         if generation in self._running:
             self._running.discard(generation)
+            self.counters.ended_prompt_tokens += generation.asked.prompt_tokens
+            self.counters.ended_generation_tokens += generation.produced_tokens
+            self.counters.ended_computed_tokens += generation.computed_tokens(now_ns)
         else:
             self._waiting.remove(generation)
         self.counters.finished[finish] += 1
-        self._admit(time.monotonic_ns())
+        self._admit(now_ns)
 
-    def produced(self, tokens: int, *, first: bool) -> None:
-        self.counters.generation_tokens += tokens
-        self.counters.first_tokens += first
+    def first_token_of(self, generation: Generation) -> None:
+        """Its prefill is complete: now its prompt counts."""
+        self.counters.first_tokens += 1
+        self.counters.prompt_tokens += generation.asked.prompt_tokens
+        self.counters.cached_tokens += generation.cached_tokens
+
+    def computed_tokens(self) -> int:
+        """Tokens that went through the model, prompts still being prefilled included: moves whenever work is done."""
+        now_ns = time.monotonic_ns()
+        return self.counters.ended_computed_tokens + sum(g.computed_tokens(now_ns) for g in self._running)
 
     def sleep(self, level: int) -> None:
         """Stop admitting requests; those that run go on, those that come wait."""
@@ -140,8 +155,6 @@ class Engine:
         while self._waiting and len(self._running) < self.settings.slots and not self.sleep_level:
             generation = self._waiting.popleft()
             generation.cached_tokens = self._prefixes.take(generation.asked.prompt)
-            self.counters.prompt_tokens += generation.asked.prompt_tokens
-            self.counters.cached_tokens += generation.cached_tokens
             self._running.add(generation)
             due_ns = generation.start(now_ns)
             if due_ns is not None:

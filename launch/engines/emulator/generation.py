@@ -50,6 +50,8 @@ class Generation:
         self._chunks = 0
         self._frame = b""
         self._finish: str | None = None
+        self._admitted_ns = 0
+        self._first_due_ns = 0
         self._due_ns = 0
         self._sent_ns = 0
         self._over = False
@@ -71,8 +73,17 @@ class Generation:
             self._frame = head + self._wire.opening() + self._frame
         uncached = self.asked.prompt_tokens - self.cached_tokens
         wait_ns = self._engine.settings.timing.first_token_ns(uncached) * self._slowness()
-        self._due_ns = now_ns + round(wait_ns)
+        self._admitted_ns = now_ns
+        self._first_due_ns = self._due_ns = now_ns + round(wait_ns)
         return self._due_ns
+
+    def computed_tokens(self, now_ns: int) -> int:
+        """Tokens the model has worked on: those generated, and those of the prompt, part of them during prefill."""
+        share = 1.0
+        if not self.produced_tokens:
+            waited_ns, whole_ns = now_ns - self._admitted_ns, self._first_due_ns - self._admitted_ns
+            share = min(1.0, waited_ns / whole_ns) if whole_ns > 0 else 0.0
+        return round(share * (self.asked.prompt_tokens - self.cached_tokens)) + self.produced_tokens
 
     def emit(self, due_ns: int) -> None:  # noqa: ARG002 - our own due time is the same
         if self._over:
@@ -147,7 +158,9 @@ class Generation:
         return frame + self._wire.closing(self._finish, usage)
 
     def _account(self) -> None:
-        self._engine.produced(self._group_tokens, first=self.produced_tokens == 0)
+        if self.produced_tokens == 0:
+            self._engine.first_token_of(self)
+        self._engine.counters.generation_tokens += self._group_tokens
         self.produced_tokens += self._group_tokens
         self._chunks += 1
         if self._truth is not None and self.asked.streamed:

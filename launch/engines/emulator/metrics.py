@@ -42,20 +42,24 @@ def _vllm(engine: Engine) -> list[_Sample]:
         ("vllm:num_preemptions_total", "counter", "", 0),
         ("vllm:prompt_tokens_total", "counter", "", counters.prompt_tokens),
         ("vllm:prompt_tokens_by_source_total", "counter", 'source="local_compute"', computed),
+        ("vllm:prompt_tokens_by_source_total", "counter", 'source="local_cache_hit"', counters.cached_tokens),
         ("vllm:prompt_tokens_cached_total", "counter", "", counters.cached_tokens),
-        ("vllm:prompt_tokens_cached_by_source_total", "counter", 'source="local_cache"', counters.cached_tokens),
+        ("vllm:prompt_tokens_cached_by_source_total", "counter", 'source="device"', counters.cached_tokens),
         ("vllm:generation_tokens_total", "counter", "", counters.generation_tokens),
         *(
             ("vllm:request_success_total", "counter", f'finished_reason="{reason}"', counters.finished[reason])
             for reason in ("stop", "length", "abort", "error")
         ),
         ("vllm:time_to_first_token_seconds_count", "counter", "", counters.first_tokens),
+        # A histogram in vLLM; its sum is what shows that work is done during a long prefill.
+        ("vllm:iteration_tokens_total_sum", "counter", "", engine.computed_tokens()),
         ("vllm:cache_config_info", "gauge", pool, 1),
     ]
 
 
 def _sglang(engine: Engine) -> list[_Sample]:
     counters = engine.counters
+    prefilled = engine.computed_tokens() - counters.generation_tokens
     finished = sum(counters.finished.values())
     hits = counters.cached_tokens / counters.prompt_tokens if counters.prompt_tokens else 0.0
     return [
@@ -65,10 +69,15 @@ def _sglang(engine: Engine) -> list[_Sample]:
         ("sglang:token_usage", "gauge", "", min(1.0, engine.kv_tokens_used / engine.settings.kv_tokens)),
         ("sglang:max_total_num_tokens", "gauge", "", engine.settings.kv_tokens),
         ("sglang:cache_hit_rate", "gauge", "", hits),
-        ("sglang:prompt_tokens_total", "counter", "", counters.prompt_tokens),
-        ("sglang:generation_tokens_total", "counter", "", counters.generation_tokens),
+        # SGLang counts these two when a request ends; the realtime counter moves in between.
+        ("sglang:prompt_tokens_total", "counter", "", counters.ended_prompt_tokens),
+        ("sglang:generation_tokens_total", "counter", "", counters.ended_generation_tokens),
+        ("sglang:realtime_tokens_total", "counter", 'mode="prefill_compute"', prefilled),
+        ("sglang:realtime_tokens_total", "counter", 'mode="prefill_cache"', counters.cached_tokens),
+        ("sglang:realtime_tokens_total", "counter", 'mode="decode"', counters.generation_tokens),
         ("sglang:cached_tokens_total", "counter", 'cache_source="device"', counters.cached_tokens),
         ("sglang:num_requests_total", "counter", "", finished),
         ("sglang:num_aborted_requests_total", "counter", "", counters.finished["abort"]),
+        ("sglang:num_retracted_reqs", "gauge", "", 0),
         ("sglang:num_retracted_requests_total", "counter", "", 0),
     ]

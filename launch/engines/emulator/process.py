@@ -89,6 +89,8 @@ class _Life:
         await self._stop.wait()
         if server is not None:
             server.close()
+        for connection in [*self._connections]:
+            connection.retire()
         await self._drain(engine)
         return 0
 

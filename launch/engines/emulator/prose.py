@@ -36,6 +36,10 @@ _THOUGHTS = (
     "Let me consider how the {n} and the {n} belong together here.",
     "A {a} answer is enough, with the {n} in {k} parts.",
     "I will keep the {n} short and check the {n} once more.",
+    "The {n} matters more than the {n}, since a {a} {n} {v} it.",
+    "First comes the {n}, then the {n}, and the {a} part goes to the end.",
+    "Nothing here needs more than {k} words about the {n}.",
+    "If the {n} {v} the {n}, the rest follows {d}.",
 )
 _CHINESE_SUBJECTS = word_list(
     "清晨的河流 老师傅 这座城市 远处的山 年轻的工程师 图书馆里的人 这个方法 海边的小镇 系统 邻居家的孩子"
