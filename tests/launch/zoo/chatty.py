@@ -1,0 +1,12 @@
+"""Prints numbered lines, the given number of megabytes of them, as fast as it can; then how long it took."""
+
+import sys
+import time
+
+size_bytes, line, began_s = int(float(sys.argv[1]) * 1e6), 0, time.monotonic()
+while size_bytes > 0:
+    block = "".join(f"line {number} {'.' * 80}\n" for number in range(line, line + 1000))
+    size_bytes -= sys.stdout.write(block)
+    line += 1000
+sys.stdout.flush()
+print(f"last line after {time.monotonic() - began_s:.3f} s", flush=True)

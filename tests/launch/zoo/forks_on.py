@@ -1,0 +1,15 @@
+"""A moving target: below the program, each generation forks the next and ends; all of them ignore SIGTERM."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() and os.fork():
+    Path("ready").touch()
+    time.sleep(1000)
+while True:
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.005)
