@@ -1,0 +1,27 @@
+"""The gates without a daemon.
+
+python -m gates GATE                      one gate on the contract: request JSON on stdin, verdict JSON on stdout
+python -m gates run --endpoint URL --model NAME [--profile NAME|FILE] [--gate NAME]… [--json]
+python -m gates list
+python -m gates explain GATE
+"""
+
+from __future__ import annotations
+
+import sys
+
+from gates import catalog
+
+
+def main(argv: list[str]) -> int:
+    if argv and argv[0] in catalog.BUILT_IN:
+        from gates.program import judge
+
+        return judge(argv[0], sys.stdin.buffer, sys.stdout, sys.stderr)
+    from gates.command import command
+
+    return command(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""The gates that come with the product: what each catches, its settings, and its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, cast
+
+from gates.errors import UnknownGateError, nearest
+
+if TYPE_CHECKING:
+    from gates.contract import Verdict
+    from gates.strict import StrictModel
+    from gates.trial import Trial
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One built-in judge. Its module is imported when it is needed: a gate's process starts for one of them."""
+
+    name: str
+    summary: str
+    catches: str
+    module: str
+    settings_class: str
+
+    def settings(self) -> type[StrictModel]:
+        return cast("type[StrictModel]", getattr(import_module(self.module), self.settings_class))
+
+    def run(self, trial: Trial) -> Verdict:
+        judge = cast("Callable[[Trial], Verdict]", import_module(self.module).run)
+        return judge(trial)
+
+
+_ALL: Final = (
+    Gate(
+        name="health",
+        summary="tokens come out, streamed and whole, from the model that was asked",
+        catches=(
+            "A server that answers 200 on its health page and generates nothing; another model on the port; a stream "
+            "that is cut; an engine whose own counters stand still."
+        ),
+        module="gates.health",
+        settings_class="HealthSettings",
+    ),
+    Gate(
+        name="sanity",
+        summary="what comes out is language and follows a simple order",
+        catches=(
+            "Fast garbage: a wrong shard, a broken kernel or a bad quantisation that still produces tokens. Loops, "
+            "runs of one character, token salad, damaged encoding, prompts that never reach the model."
+        ),
+        module="gates.sanity",
+        settings_class="SanitySettings",
+    ),
+    Gate(
+        name="toolcalls",
+        summary="tool calls are right on the wire, and a tool's result comes back in the answer",
+        catches=(
+            "A missing or wrong tool-call parser, arguments that are no JSON or break their schema, calls lost or "
+            "doubled in a stream, results that the chat template drops, thinking that leaks into content or "
+            "arguments, template markers in what users read, finish reasons that do not fit."
+        ),
+        module="gates.toolcalls",
+        settings_class="ToolcallSettings",
+    ),
+    Gate(
+        name="throughput",
+        summary="fast enough for one user and for several, and not slower than what was live",
+        catches=(
+            "A topology that is right and slow: floors per concurrency from the profile, and a non-inferiority test "
+            "against the baseline's own rounds. Without usage, with too few rounds or with a client that was itself "
+            "too slow the verdict is inconclusive, never a number."
+        ),
+        module="gates.throughput",
+        settings_class="ThroughputSettings",
+    ),
+)
+
+BUILT_IN: Final[Mapping[str, Gate]] = {gate.name: gate for gate in _ALL}
+
+
+def find(name: str) -> Gate:
+    """Raises `UnknownGateError`."""
+    gate = BUILT_IN.get(name)
+    if gate is None:
+        raise UnknownGateError(f"There is no gate {name!r}; {nearest(name, BUILT_IN)}")
+    return gate

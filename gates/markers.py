@@ -1,0 +1,61 @@
+"""Strings that belong to a model's template and never to what a user reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# DeepSeek writes its control tokens with full-width bars and small blocks; named here, so that nobody confuses them.
+_BAR: Final = "\uff5c"
+_GAP: Final = "\u2581"
+
+THINKING: Final = ("<think>", "</think>", "<mm:think>", "</mm:think>", "[THINK]", "[/THINK]", "<|channel|>")
+TOOLS: Final = (
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<function=",
+    "</function>",
+    "<parameter=",
+    "</parameter>",
+    "<arg_key>",
+    "<arg_value>",
+    "[TOOL_CALLS]",
+    "[AVAILABLE_TOOLS]",
+    "<|python_tag|>",
+    f"<{_BAR}tool{_GAP}call",
+    f"<{_BAR}DSML{_BAR}",
+    "<|tool_call",
+    "<|tool_calls_section",
+    "<minimax:tool_call>",
+)
+CONTROL: Final = (
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|begin_of_text|>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|observation|>",
+    "<|assistant|>",
+    "<|user|>",
+    "<|start|>",
+    "<|message|>",
+    "<|end|>",
+    "<|call|>",
+    "<|return|>",
+    f"<{_BAR}begin{_GAP}of{_GAP}sentence{_BAR}>",
+    f"<{_BAR}end{_GAP}of{_GAP}sentence{_BAR}>",
+    f"<{_BAR}Assistant{_BAR}>",
+    f"<{_BAR}User{_BAR}>",
+)
+ALL: Final = THINKING + TOOLS + CONTROL
+
+
+def found(text: str, markers: tuple[str, ...] = ALL) -> str | None:
+    """The first marker of the table that `text` holds."""
+    return next((marker for marker in markers if marker in text), None)

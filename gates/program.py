@@ -1,0 +1,51 @@
+"""A built-in gate as a program on the contract. Whatever happens, it ends with one verdict and never a traceback."""
+
+from __future__ import annotations
+
+import traceback
+from typing import IO
+
+from gates import catalog
+from gates.contract import MAX_DOCUMENT_BYTES, GateRequest, Verdict, VerdictKind, broken, parse_request
+from gates.errors import GateUsageError
+from gates.trial import CannotJudgeError, DeadlineError, Trial, open_trial
+
+
+def judge(name: str, stdin: IO[bytes], stdout: IO[str], stderr: IO[str]) -> int:
+    """Read the request, run gate `name`, write the verdict; the exit code of the verdict."""
+    try:
+        request = parse_request(stdin.read(MAX_DOCUMENT_BYTES))
+    except ValueError as error:
+        verdict = broken(name, str(error))
+    else:
+        verdict = _verdict(name, request, stderr)
+    stdout.write(verdict.to_json() + "\n")
+    stdout.flush()
+    return verdict.exit_code
+
+
+def _verdict(name: str, request: GateRequest, stderr: IO[str]) -> Verdict:
+    if request.gate != name:
+        return broken(name, f"The request is for gate {request.gate!r}; this is {name!r}.")
+    try:
+        trial = open_trial(request, stderr)
+    except GateUsageError as error:
+        return broken(name, str(error))
+    return _run(trial, stderr)
+
+
+def _run(trial: Trial, stderr: IO[str]) -> Verdict:
+    gate = catalog.find(trial.request.gate)
+    try:
+        return gate.run(trial)
+    except GateUsageError as error:
+        return broken(gate.name, str(error))
+    except CannotJudgeError as error:
+        trial.check("access", VerdictKind.ERROR, str(error))
+    except DeadlineError:
+        sentence = f"the deadline of {trial.request.deadline_s:g} s passed before everything was looked at"
+        trial.check("deadline", VerdictKind.INCONCLUSIVE, sentence)
+    except Exception as error:  # noqa: BLE001 - a broken judge is a verdict too; what broke goes to stderr
+        traceback.print_exc(file=stderr)
+        trial.check("gate", VerdictKind.ERROR, f"the gate itself broke: {type(error).__name__}: {error}")
+    return trial.verdict("")

@@ -1,0 +1,41 @@
+"""What every gate that chats does with the rules of `invariants`: one check per rule, over all answers it received."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gates import invariants
+from gates.contract import VerdictKind
+
+if TYPE_CHECKING:
+    from gates.toolwire import Breach
+    from gates.trial import Answer, Trial
+
+_SILENT_AFTER: Final = 2
+
+
+def gone_silent(trial: Trial) -> bool:
+    """The last answers did not come at all: more questions would only burn the deadline."""
+    last = trial.answers[-_SILENT_AFTER:]
+    return len(last) == _SILENT_AFTER and not any(answer.reply.answered for answer in last)
+
+
+def check_invariants(trial: Trial) -> None:
+    """Zero tolerance: one breach that only a server can commit fails its rule."""
+    for rule, must_hold in invariants.RULES.items():
+        guilty = [(answer, breach) for answer in trial.answers for breach in answer.certain if breach.rule == rule]
+        if guilty:
+            sentence = f"{guilty[0][1].sentence} ({_share(guilty, trial)})"
+            exchanges = [guilty[0][0].exchange]
+            trial.check(rule, VerdictKind.FAIL, sentence, rule=must_hold, exchanges=exchanges)
+        elif rule not in _BY_MODEL_ONLY and any(answer.reply.answered for answer in trial.answers):
+            answered = sum(answer.reply.answered for answer in trial.answers)
+            trial.check(rule, VerdictKind.PASS, f"{must_hold}: {answered} of {answered} answers")
+
+
+def _share(guilty: list[tuple[Answer, Breach]], trial: Trial) -> str:
+    return f"{len({id(answer) for answer, _ in guilty})} of {len(trial.answers)} answers"
+
+
+# These are judged where the behaviour is judged, by repetition.
+_BY_MODEL_ONLY: Final = frozenset({"O02", "J20"})

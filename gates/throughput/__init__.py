@@ -1,0 +1,5 @@
+"""Gate `throughput`: how fast is it for one user, and for several, against floors and against what was live."""
+
+from gates.throughput.gate import ThroughputSettings, run
+
+__all__ = ["ThroughputSettings", "run"]

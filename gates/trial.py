@@ -1,0 +1,215 @@
+"""One gate's run: the request it was given, its clock, its questions to the engine, its checks and its verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from gates import invariants
+from gates.capability import Capability, read_capability
+from gates.contract import Check, Verdict, VerdictKind, combined
+from gates.endpoint import Endpoint
+from gates.errors import GateUsageError
+from gates.evidence import Evidence, Redactor
+from gates.reply import Reply, error_text, read_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gates.contract import GateRequest
+    from gates.toolwire import Breach
+    from gates.wire import Exchange
+
+MAX_RETRIES: Final = 2
+_RETRY_PAUSE_S: Final = 0.5
+
+
+class DeadlineError(Exception):
+    """The gate's own time is up. It still gives a verdict on what it saw."""
+
+
+class CannotJudgeError(Exception):
+    """The gate cannot do its work (a key is missing, say): its verdict is `error`, and the engine is not to blame."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question, the bytes that came back, their meaning, and the rules they break."""
+
+    body: Mapping[str, Any]
+    exchange: Exchange
+    reply: Reply
+    breaches: tuple[Breach, ...]
+
+    @property
+    def certain(self) -> tuple[Breach, ...]:
+        """Breaches that only a server can commit: one is enough."""
+        return tuple(breach for breach in self.breaches if not breach.by_model)
+
+
+@dataclass
+class Trial:
+    """Built by `open_trial`. Checks are added in the order in which they are decided."""
+
+    request: GateRequest
+    endpoint: Endpoint
+    capability: Capability
+    evidence: Evidence
+    progress: IO[str]
+    ends_at_s: float
+    started_at: datetime
+    started_s: float
+    checks: list[Check] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    measurements: dict[str, Any] = field(default_factory=dict)
+    retries: int = 0
+
+    def remaining_s(self) -> float:
+        return self.ends_at_s - time.monotonic()
+
+    def ask(self, body: Mapping[str, Any], *, timeout_s: float) -> Answer:
+        """Ask the engine. Only *connection refused*, 429 and 503 are asked again, at most twice: repeating until it
+        works would hide the very faults that are looked for. Raises `DeadlineError` and `CannotJudgeError`.
+        """
+        streamed = bool(body.get("stream"))
+        for attempt in range(MAX_RETRIES + 1):
+            exchange = self.endpoint.chat(body, timeout_s=self._allowed_s(timeout_s))
+            if attempt == MAX_RETRIES or not _worth_a_retry(exchange) or self.remaining_s() < _RETRY_PAUSE_S * 2:
+                break
+            self.retries += 1
+            time.sleep(_RETRY_PAUSE_S)
+        self._guard(exchange)
+        reply = read_reply(exchange, streamed=streamed)
+        answer = Answer(body, exchange, reply, invariants.breaches(reply, body))
+        self.answers.append(answer)
+        return answer
+
+    def check(
+        self,
+        check_id: str,
+        verdict: VerdictKind,
+        sentence: str,
+        *,
+        rule: str = "",
+        exchanges: list[Exchange] | None = None,
+        measurements: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Decide one check. `exchanges` become its evidence."""
+        sentence = self.evidence.redactor.text(sentence)
+        files = self.evidence.write(check_id, rule or sentence, sentence, exchanges) if exchanges else []
+        self._add(
+            Check(id=check_id, verdict=verdict, sentence=sentence, evidence=files, measurements=measurements or {})
+        )
+
+    def skip(self, check_id: str, why: str) -> None:
+        """A check that does not apply: shown, never counted."""
+        self._add(Check(id=check_id, verdict=VerdictKind.INCONCLUSIVE, sentence=f"skipped: {why}", skipped=True))
+
+    def say(self, sentence: str) -> None:
+        """A line of progress."""
+        self._progress({"sentence": self.evidence.redactor.text(sentence)})
+
+    def verdict(self, passed: str) -> Verdict:
+        """The verdict on all checks so far; `passed` is the sentence when nothing speaks against the engine."""
+        kind = combined(check.verdict for check in self.checks if not check.skipped)
+        if self.retries:
+            self.measurements["retries"] = self.retries
+        return Verdict(
+            gate=self.request.gate,
+            verdict=kind,
+            sentence=passed if kind is VerdictKind.PASS else self._why(kind),
+            checks=self.checks,
+            measurements=self.measurements,
+            started_at=self.started_at.isoformat(timespec="milliseconds"),
+            duration_s=round(time.monotonic() - self.started_s, 3),
+        )
+
+    def _why(self, kind: VerdictKind) -> str:
+        reasons = [
+            f"{check.id}: {check.sentence}" for check in self.checks if check.verdict is kind and not check.skipped
+        ]
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        lost = f"; {self.evidence.problem}" if self.evidence.problem else ""
+        return f"{reasons[0]}{more}{lost}"
+
+    def _allowed_s(self, timeout_s: float) -> float:
+        remaining_s = self.remaining_s()
+        if remaining_s <= 0:
+            raise DeadlineError
+        return min(timeout_s, remaining_s)
+
+    def _guard(self, exchange: Exchange) -> None:
+        if exchange.status in (401, 403):
+            raise CannotJudgeError(needs_key(exchange.status, self.request.api_key_env, self.endpoint.api_key))
+        if exchange.failure is not None and exchange.failure.layer == "timeout" and self.remaining_s() <= 0:
+            # The gate's own end cut the wait short: this says nothing about the engine.
+            raise DeadlineError
+
+    def _add(self, check: Check) -> None:
+        self.checks.append(check)
+        self._progress(
+            {"check": check.id, "verdict": check.verdict, "sentence": check.sentence, "skipped": check.skipped}
+        )
+
+    def _progress(self, fields: Mapping[str, Any]) -> None:
+        line = {"gate": self.request.gate, "elapsed_s": round(time.monotonic() - self.started_s, 3), **fields}
+        self.progress.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self.progress.flush()
+
+
+def open_trial(request: GateRequest, progress: IO[str]) -> Trial:
+    """Raises `GateUsageError` when the request cannot be worked on."""
+    api_key = _api_key(request.api_key_env)
+    now_s = time.monotonic()
+    # A gate ends a little before it would be ended, so that what it saw is not lost.
+    reserve_s = min(2.0, request.deadline_s * 0.1)
+    return Trial(
+        request=request,
+        endpoint=Endpoint.at(request.endpoint, api_key),
+        capability=read_capability(request.capability),
+        evidence=Evidence(Path(request.evidence_dir), Redactor(api_key), request.api_key_env),
+        progress=progress,
+        ends_at_s=now_s + request.deadline_s - reserve_s,
+        started_at=datetime.now(UTC),
+        started_s=now_s,
+    )
+
+
+def needs_key(status: int | None, variable: str | None, api_key: str | None) -> str:
+    """The sentence for 401 and 403."""
+    if api_key is None:
+        return f"the endpoint wants an API key (HTTP {status}); name the environment variable that holds it"
+    return f"the endpoint refuses the API key in ${variable} (HTTP {status})"
+
+
+def refusal_hint(exchange: Exchange, endpoint: Endpoint, model: str, *, timeout_s: float) -> str | None:
+    """For an answer that says the model is not there: which models are. None for any other answer."""
+    said = error_text(exchange.body)
+    if exchange.status not in (400, 404) or "model" not in said.lower():
+        return None
+    served = endpoint.served_models(timeout_s=timeout_s)
+    if model in served:
+        return None
+    known = f"it serves {', '.join(served[:10])}" if served else "it does not say which it serves"
+    return f"the endpoint does not serve the model {model!r}; {known}"
+
+
+def _api_key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise GateUsageError(f"The environment variable {variable} should hold the API key and is empty or not set.")
+    if not key.isprintable() or not key.isascii() or " " in key:
+        raise GateUsageError(f"The API key in {variable} holds a blank or a character that no HTTP header may carry.")
+    return key
+
+
+def _worth_a_retry(exchange: Exchange) -> bool:
+    refused = exchange.failure is not None and exchange.failure.layer == "port"
+    return refused or exchange.status in (429, 503)
