@@ -11,6 +11,7 @@ from .core.actions import Decision, Effect, Outcome, Wait
 from .core.invariants import violations
 from .core.policy import Policy
 from .core.rules import decide
+from .core.seen import Seen
 from .core.table import IllegalMove
 from .crashpoints import crash_point
 from .effects.ports import World
@@ -28,6 +29,7 @@ class Loop:
         self.journal = journal
         self.world = world
         self.policy = policy
+        self.seen: Seen | None = None
         self.why = "starting"
         self.alarms: list[str] = []
         self.passes = 0
@@ -38,6 +40,7 @@ class Loop:
         """One pass. True when something was done, so that the next pass should follow at once."""
         state = self.journal.state
         seen = self.world.observe(state)
+        self.seen = seen
         decision = decide(state, seen, self.policy)
         self.why = decision.why
         self.alarms = violations(state, seen, self.policy)

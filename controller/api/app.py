@@ -1,0 +1,275 @@
+"""The control API: FastAPI on a Unix socket. Handlers parse, authorise, file a request and answer; they never act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from launch.release import diff
+
+from ..catalogue import Catalogue
+from ..config import Config
+from ..core.records import Options
+from ..core.seen import Seen
+from ..errors import CutoverError, ExitCode, NotFoundError
+from ..store.journal import Journal
+from . import views
+from .desk import Desk, Person
+from .peers import SCOPE_KEY
+
+MAX_LOG_BYTES = 256 * 1024
+MAX_WAIT_S = 30.0
+HTTP_STATUS = {
+    ExitCode.FAILED: 500,
+    ExitCode.USAGE: 422,
+    ExitCode.NOT_FOUND: 404,
+    ExitCode.NOT_ALLOWED: 403,
+    ExitCode.REFUSED: 409,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What the API may look through: state, observation, files. No port to the world."""
+
+    config: Config
+    journal: Journal
+    desk: Desk
+    catalogue: Catalogue
+    seen: Callable[[], Seen | None]
+    why: Callable[[], str]
+    alarms: Callable[[], list[str]]
+    gate_report: Callable[[str], dict[str, Any] | None]
+    log_path: Callable[[str], Path]
+    version: str
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class TopologyBody(_Body):
+    """A topology as text; `source` is the file name for messages."""
+
+    topology: str = Field(max_length=65_536)
+    source: str = Field(default="topology", max_length=4096)
+    force: bool = False
+
+
+class ProposeBody(TopologyBody):
+    require_approval: bool = False
+    bake_s: float | None = Field(default=None, ge=0, le=7 * 86_400)
+    gates: str | None = Field(default=None, max_length=4096)
+    plan_digest: str | None = Field(default=None, max_length=64)
+    note: str = Field(default="", max_length=2000)
+
+
+class FreezeBody(_Body):
+    why: str = Field(min_length=1, max_length=500)
+
+
+def _person(request: Request) -> Person:
+    person = request.state._state.get(SCOPE_KEY)  # noqa: SLF001 - lifespan state of the connection
+    if isinstance(person, Person):
+        return person
+    raise NotFoundError("this API is for the Unix socket")
+
+
+Key = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
+
+
+def make_app(windows: Windows) -> FastAPI:
+    """The application. Errors are JSON: `{"error": sentence, "exit_code": n}` with a fitting HTTP status."""
+    app = FastAPI(title="Cutover", version=windows.version, docs_url=None, redoc_url=None)
+    _errors(app)
+    _reading(app, windows)
+    _asking(app, windows)
+    _releases(app, windows)
+    return app
+
+
+def _errors(app: FastAPI) -> None:
+    def told(error: Exception, exit_code: int) -> JSONResponse:
+        status = HTTP_STATUS.get(ExitCode(exit_code), 500)
+        return JSONResponse({"error": str(error), "exit_code": exit_code}, status)
+
+    @app.exception_handler(CutoverError)
+    def _ours(_: Request, error: CutoverError) -> JSONResponse:
+        return told(error, error.exit_code)
+
+    @app.exception_handler(RequestValidationError)
+    def _body(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return JSONResponse({"error": f"{place}: {first['msg']}", "exit_code": int(ExitCode.USAGE)}, 422)
+
+    @app.middleware("http")
+    async def _foreign(request: Request, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except Exception as error:
+            exit_code = getattr(error, "exit_code", None)
+            if not isinstance(exit_code, int):
+                raise
+            return told(error, exit_code)
+
+
+def _reading(app: FastAPI, windows: Windows) -> None:
+    @app.get("/v1/status")
+    def status() -> dict[str, Any]:
+        seen, state = windows.seen(), windows.journal.state
+        answer = views.status(state, seen, windows.config, windows.why(), windows.alarms())
+        return {**answer, "version": windows.version}
+
+    @app.get("/v1/rollouts")
+    def rollouts(limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:
+        state = windows.journal.state
+        newest = list(state.rollouts.values())[-limit:]
+        return {"schema": views.SCHEMA, "rollouts": [views.rollout(state, r, windows.seen()) for r in newest]}
+
+    @app.get("/v1/rollouts/{rollout_id}")
+    def rollout(rollout_id: str) -> dict[str, Any]:
+        record = windows.desk.rollout(rollout_id)
+        seen = windows.seen()
+        reports = {r.run: windows.gate_report(r.run) for r in record.gates}
+        return {
+            "schema": views.SCHEMA,
+            **views.rollout(windows.journal.state, record, seen),
+            "reports": reports,
+            "events": [asdict(e) for e in windows.journal.entries(rollout=rollout_id, limit=2000)],
+        }
+
+    @app.get("/v1/events")
+    def events(
+        after: int = 0,
+        rollout: str | None = None,
+        wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0.0,
+        limit: Annotated[int, Query(ge=1, le=2000)] = 500,
+    ) -> dict[str, Any]:
+        entries = windows.journal.entries(after, rollout, limit)
+        if not entries and wait_s > 0:
+            windows.journal.wait(wait_s)
+            entries = windows.journal.entries(after, rollout, limit)
+        last = entries[-1].seq if entries else max(after, 0 if rollout else windows.journal.last_seq())
+        return {"schema": views.SCHEMA, "events": [asdict(e) for e in entries], "last": last}
+
+    @app.get("/v1/attempts")
+    def attempts() -> dict[str, Any]:
+        seen = windows.seen()
+        everything = windows.journal.state.attempts.values()
+        return {"schema": views.SCHEMA, "attempts": [views.attempt(a, seen) for a in everything]}
+
+    @app.get("/v1/attempts/{attempt_id}/log")
+    def log(attempt_id: str, offset: Annotated[int, Query(ge=-MAX_LOG_BYTES)] = -16_384) -> dict[str, Any]:
+        """Bytes of the log from `offset` (negative: from its end); `next` is where to go on."""
+        if attempt_id not in windows.journal.state.attempts:
+            raise NotFoundError(f"there is no attempt {attempt_id}: `cutover status` and `cutover show` name them")
+        path = windows.log_path(attempt_id)
+        try:
+            size = path.stat().st_size
+            begin = max(0, size + offset) if offset < 0 else min(offset, size)
+            with path.open("rb") as file:
+                file.seek(begin)
+                data = file.read(MAX_LOG_BYTES)
+        except FileNotFoundError:
+            data, begin = b"", 0
+        return {"schema": views.SCHEMA, "text": data.decode(errors="replace"), "next": begin + len(data)}
+
+
+def _asking(app: FastAPI, windows: Windows) -> None:
+    desk = windows.desk
+
+    def answer(rollout: Any, sentence: str = "") -> dict[str, Any]:
+        state = windows.journal.state
+        return {
+            "schema": views.SCHEMA,
+            "rollout": views.rollout(state, rollout, windows.seen()),
+            "sentence": sentence,
+            "seq": windows.journal.last_seq(),
+        }
+
+    @app.post("/v1/plan")
+    def plan(body: TopologyBody, request: Request) -> dict[str, Any]:
+        made = desk.plan(_person(request), body.topology, body.source, force=body.force)
+        return {"schema": views.SCHEMA, "plan": made}
+
+    @app.post("/v1/rollouts", status_code=202)
+    def propose(body: ProposeBody, request: Request, key: Key = None) -> dict[str, Any]:
+        options = Options(
+            require_approval=body.require_approval,
+            force=body.force,
+            bake_s=body.bake_s,
+            gates=body.gates,
+            plan_digest=body.plan_digest,
+            note=body.note,
+        )
+        return answer(*desk.propose(_person(request), body.topology, body.source, options, key))
+
+    @app.post("/v1/rollback", status_code=202)
+    def rollback(request: Request, key: Key = None) -> dict[str, Any]:
+        return answer(desk.rollback(_person(request), key))
+
+    @app.post("/v1/restart", status_code=202)
+    def restart(request: Request, key: Key = None) -> dict[str, Any]:
+        return answer(desk.restart(_person(request), key))
+
+    @app.post("/v1/rollouts/{rollout_id}/abort", status_code=202)
+    def abort(rollout_id: str, request: Request, key: Key = None) -> dict[str, Any]:
+        return answer(desk.abort(_person(request), rollout_id, key))
+
+    @app.post("/v1/rollouts/{rollout_id}/approve", status_code=202)
+    def approve(rollout_id: str, request: Request, key: Key = None) -> dict[str, Any]:
+        return answer(desk.approve(_person(request), rollout_id, key))
+
+    @app.post("/v1/freeze")
+    def freeze(body: FreezeBody, request: Request) -> dict[str, Any]:
+        desk.freeze(_person(request), body.why)
+        return {"schema": views.SCHEMA, "sentence": "frozen: queued proposals wait, people still may roll back"}
+
+    @app.post("/v1/unfreeze")
+    def unfreeze(request: Request) -> dict[str, Any]:
+        desk.unfreeze(_person(request))
+        return {"schema": views.SCHEMA, "sentence": "the queue moves again"}
+
+    @app.post("/v1/stop", status_code=202)
+    def stop(request: Request) -> dict[str, Any]:
+        desk.stop(_person(request))
+        sentence = "live drains and stops; `cutover rollback` brings it back"
+        return {"schema": views.SCHEMA, "sentence": sentence, "seq": windows.journal.last_seq()}
+
+
+def _releases(app: FastAPI, windows: Windows) -> None:
+    catalogue = windows.catalogue
+
+    @app.get("/v1/releases")
+    def releases() -> dict[str, Any]:
+        known = windows.journal.state.releases
+        listed = [
+            views.release(known[name]) if name in known else {"id": name, "name": name.partition("@")[0]}
+            for name in catalogue.ids()
+        ]
+        return {"schema": views.SCHEMA, "releases": listed}
+
+    @app.get("/v1/releases/{release_id}")
+    def release(release_id: str) -> dict[str, Any]:
+        frozen = catalogue.find(release_id)
+        return {
+            "schema": views.SCHEMA,
+            "id": frozen.id,
+            "digest": frozen.digest,
+            "topology": frozen.topology.to_yaml(),
+            "scripts": dict(frozen.scripts),
+            "manifest": dict(frozen.manifest),
+        }
+
+    @app.get("/v1/releases/{one}/diff/{other}")
+    def difference(one: str, other: str) -> dict[str, Any]:
+        found = diff(catalogue.find(one), catalogue.find(other))
+        return {"schema": views.SCHEMA, "text": found.text(), "diff": found.to_json()}

@@ -1,0 +1,182 @@
+"""The desk: takes what people ask for, checks that it makes sense now, and files it. It never acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gates.errors import GateUsageError
+from launch import topology as topologies
+from launch.topology import Topology
+
+from ..catalogue import Catalogue, health_only, pinned_profile
+from ..core import actions as act
+from ..core.plan import Refusal, make_plan
+from ..core.policy import Policy
+from ..core.records import Freeze, Kind, Now, Options, Phase, Rollout, State
+from ..core.seen import Gpu
+from ..core.table import IllegalMove
+from ..errors import NotAllowedError, NotFoundError, RefusedError, UsageError
+from ..store.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who asks: told by the kernel for the Unix socket. Roles: view < propose < approve < admin."""
+
+    name: str
+    uid: int
+    role: str
+
+
+ROLES = ("view", "propose", "approve", "admin")
+
+
+def require(person: Person, role: str, what: str) -> None:
+    """Raises `NotAllowedError` unless `person` has at least `role`."""
+    if ROLES.index(person.role) < ROLES.index(role):
+        raise NotAllowedError(f"{person.name} has the role {person.role}; to {what} needs {role}: ask an administrator")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    journal: Journal
+    catalogue: Catalogue
+    policy: Policy
+    now: Callable[[], Now]
+    gpus: Callable[[], tuple[Gpu, ...]]
+    nudge: Callable[[], None]
+
+    def propose(self, person: Person, text: str, source: str, options: Options, key: str | None) -> tuple[Rollout, str]:
+        """File a proposal. Returns its rollout, and a sentence when it has to wait for another one."""
+        require(person, "propose", "propose a topology")
+        topology = _topology(text, source)
+        profile = _profile(options.gates or topology.gates, source)
+        release = self.catalogue.keep(topology)
+        if release.needs_admin:
+            require(person, "admin", f"propose {release.id} ({'; '.join(release.needs_admin)})")
+        before = self.journal.state
+        action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
+        rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
+        return rollout, _waits_for(before)
+
+    def plan(self, person: Person, text: str, source: str, *, force: bool) -> dict[str, Any]:
+        """What a proposal would do, without doing it."""
+        require(person, "view", "see a plan")
+        topology = _topology(text, source)
+        release = self.catalogue.keep(topology)
+        plan = make_plan(self.journal.state, release, self.gpus(), self.policy, force=force)
+        if isinstance(plan, Refusal):
+            raise RefusedError(plan.sentence)
+        return plan.as_json()
+
+    def rollback(self, person: Person, key: str | None) -> Rollout:
+        require(person, "propose", "roll back")
+
+        def make(state: State) -> tuple[act.Record, str]:
+            active = state.active
+            if active is not None and active.phase is Phase.BAKING:
+                return act.AskAbort(active.id, person.name), f"{person.name} wants the release before it back"
+            if active is not None and active.phase is Phase.ROLLING_BACK:
+                raise RefusedError(f"{active.id} is rolling back already: `cutover show {active.id}`")
+            if state.previous is None:
+                raise RefusedError("there is no previous release to return to: `cutover history` shows what was live")
+            release = state.releases[state.previous.release]
+            action = act.Propose(Kind.ROLLBACK, release, person.name, Options(), (), state.previous)
+            return action, f"{person.name} wants {release.id} back"
+
+        baking = self.journal.state.active
+        rollout = self._file(person, "rollback", key, make)
+        if baking is not None and baking.phase is Phase.BAKING and rollout.kind is not Kind.ROLLBACK:
+            return self.journal.state.rollouts[baking.id]
+        return rollout
+
+    def restart(self, person: Person, key: str | None) -> Rollout:
+        require(person, "approve", "restart live")
+
+        def make(state: State) -> tuple[act.Record, str]:
+            if state.live is None:
+                raise RefusedError("nothing is live: there is nothing to restart")
+            release = state.releases[state.live.release]
+            action = act.Propose(Kind.RESTART, release, person.name, Options(force=True), health_only())
+            return action, f"{person.name} wants fresh processes of {release.id}"
+
+        return self._file(person, "restart", key, make)
+
+    def abort(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
+        require(person, "propose", "abort")
+        self.rollout(rollout_id)
+        sentence = f"{person.name} aborts {rollout_id}"
+        self._ask(person, "abort", key, lambda _: (act.AskAbort(rollout_id, person.name), sentence))
+        return self.rollout(rollout_id)
+
+    def approve(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
+        require(person, "approve", "approve")
+        rollout = self.rollout(rollout_id)
+        if rollout.phase is not Phase.AWAITING_APPROVAL:
+            raise RefusedError(f"{rollout_id} is {rollout.phase}: it does not wait for an approval")
+        sentence = f"{person.name} approves {rollout_id}"
+        self._ask(person, "approve", key, lambda _: (act.Approve(rollout_id, person.name), sentence))
+        return self.rollout(rollout_id)
+
+    def freeze(self, person: Person, why: str) -> None:
+        require(person, "propose", "freeze")
+        freeze = Freeze(person.name, why, self.now().wall_s)
+        self._ask(person, "freeze", None, lambda _: (act.SetFreeze(freeze), f"{person.name} freezes: {why}"))
+
+    def unfreeze(self, person: Person) -> None:
+        require(person, "propose", "unfreeze")
+        if self.journal.state.freeze is None:
+            raise RefusedError("nothing is frozen")
+        self._ask(person, "unfreeze", None, lambda _: (act.SetFreeze(None), f"{person.name} unfreezes"))
+
+    def stop(self, person: Person) -> None:
+        require(person, "approve", "stop production")
+        sentence = f"{person.name} takes production out of service"
+        self._ask(person, "stop", None, lambda _: (act.StandDown(person.name), sentence))
+
+    def rollout(self, rollout_id: str) -> Rollout:
+        try:
+            return self.journal.state.rollouts[rollout_id]
+        except KeyError:
+            raise NotFoundError(f"there is no rollout {rollout_id}: `cutover history` lists them") from None
+
+    def _file(
+        self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]
+    ) -> Rollout:
+        state = self._ask(person, verb, key, make)
+        return state.rollouts[f"r{state.rollout_seq:04d}"]
+
+    def _ask(
+        self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]
+    ) -> State:
+        try:
+            state, _ = self.journal.request(key, person.name, verb, self.now(), make)
+        except IllegalMove as error:
+            raise RefusedError(str(error)) from error
+        self.nudge()
+        return state
+
+
+def _topology(text: str, source: str) -> Topology:
+    return topologies.parse(text, source=source)
+
+
+def _profile(name: str, source: str) -> tuple[Any, ...]:
+    try:
+        return pinned_profile(name if "/" not in name else str(Path(name).expanduser()))
+    except GateUsageError as error:
+        raise UsageError(f"{source}: gates: {error}") from error
+
+
+def _waits_for(before: State) -> str:
+    active = before.active
+    if active is not None:
+        return f"queued behind {active.id} ({active.release}, {active.phase})"
+    if before.queue:
+        return f"queued behind {len(before.queue)} others"
+    if before.freeze is not None:
+        return f"queued: {before.freeze.by} has frozen the box ({before.freeze.why})"
+    return ""

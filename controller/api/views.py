@@ -1,0 +1,173 @@
+"""What people see: plain JSON of the journal's state and the newest observation. Schema 1; keys are only ever added."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ..config import Config
+from ..core.plan import holders
+from ..core.records import Attempt, Release, Rollout, Seat, State
+from ..core.rules import at_rest
+from ..core.seen import Seen
+
+SCHEMA = 1
+
+
+def status(state: State, seen: Seen | None, config: Config, why: str, alarms: list[str]) -> dict[str, Any]:
+    active = state.active
+    return {
+        "schema": SCHEMA,
+        "now": why or at_rest(state),
+        "alarms": alarms,
+        "live": seat(state, state.live, seen),
+        "previous": seat(state, state.previous, seen),
+        "rollout": rollout(state, active, seen) if active else None,
+        "queue": [rollout(state, waiting, seen) for waiting in state.queue],
+        "freeze": asdict(state.freeze) if state.freeze else None,
+        "front_door": front_door(state, seen, config),
+        "gpus": gpus(state, seen),
+        "generation": state.generation,
+        "state_dir": str(config.state_dir),
+    }
+
+
+def seat(state: State, place: Seat | None, seen: Seen | None) -> dict[str, Any] | None:
+    if place is None:
+        return None
+    attempts = state.seat_attempts(place)
+    return {
+        "release": place.release,
+        "serves": list(state.releases[place.release].serves),
+        "rollout": place.rollout,
+        "since": place.since_wall_s,
+        "running": bool(attempts),
+        "attempts": [attempt(a, seen) for a in attempts],
+    }
+
+
+def attempt(record: Attempt, seen: Seen | None) -> dict[str, Any]:
+    probe = seen.probes.get(record.id) if seen else None
+    return {
+        "id": record.id,
+        "instance": record.instance,
+        "role": record.role,
+        "release": record.release,
+        "rollout": record.rollout,
+        "state": record.state.value,
+        "gpus": list(record.gpus),
+        "port": record.port,
+        "slot": record.slot,
+        "pid": record.pid,
+        "why": record.why,
+        "start_s": _difference(record.ready_at_s, record.started_at_s),
+        "log_tail": record.log_tail,
+        "probe": {
+            "ok": probe.ok,
+            "layer": probe.layer,
+            "sentence": probe.sentence,
+            "ttft_s": probe.ttft_s,
+            "age_s": round(seen.now.boot_s - probe.at_s, 1),
+        }
+        if probe and seen
+        else None,
+    }
+
+
+def _difference(later: float | None, earlier: float | None) -> float | None:
+    return None if later is None or earlier is None else round(later - earlier, 2)
+
+
+def rollout(state: State, record: Rollout, seen: Seen | None) -> dict[str, Any]:
+    mine = [a for a in state.attempts.values() if a.rollout == record.id]
+    return {
+        "id": record.id,
+        "kind": record.kind.value,
+        "release": record.release,
+        "phase": record.phase.value,
+        "over": record.ended_wall_s is not None,
+        "why": record.why,
+        "asked_by": record.asked_by,
+        "approved_by": record.approved_by,
+        "abort_by": record.abort_by,
+        "created": record.created_wall_s,
+        "ended": record.ended_wall_s,
+        "phase_s": round(seen.now.boot_s - record.phase_since_s, 1) if seen and record.ended_wall_s is None else None,
+        "options": asdict(record.options),
+        "plan": dict(record.plan),
+        "profile": [{"name": step["name"], "observe": step.get("observe", False)} for step in record.profile],
+        "gate": asdict(record.gate) if record.gate else None,
+        "gates": [{**asdict(result), "measurements": dict(result.measurements)} for result in record.gates],
+        "bake": asdict(record.bake),
+        "times": dict(record.times),
+        "attempts": [attempt(a, seen) for a in mine],
+    }
+
+
+def front_door(state: State, seen: Seen | None, config: Config) -> dict[str, Any]:
+    """What users' requests hit right now is the front door's own answer, not the database's."""
+    door = seen.door if seen else None
+    by_port = {a.port: a for a in state.attempts.values() if a.holds}
+    slots = []
+    for backend, listed in (("public", door.public if door else ()), ("preview", door.preview if door else ())):
+        for slot in listed:
+            holder = by_port.get(slot.port)
+            if holder is not None:
+                slots.append(
+                    {
+                        "backend": backend,
+                        "number": slot.number,
+                        "attempt": holder.id,
+                        "release": holder.release,
+                        "state": slot.state.value,
+                        "up": slot.up,
+                        "in_flight": slot.in_flight,
+                    }
+                )
+    return {
+        "alive": bool(door and door.alive),
+        "why": door.why if door else "not looked at yet",
+        "pid": door.pid if door else None,
+        "public": config.public,
+        "preview": config.preview,
+        "mode": door.mode.value if door else None,
+        "held": door.held if door else 0,
+        "slots": slots,
+        "traffic": {
+            name: {
+                "requests": t.requests,
+                "errors_5xx": t.errors_5xx,
+                "truncated": t.truncated,
+                "client_left": t.client_left,
+            }
+            for name, t in (seen.traffic.items() if seen else ())
+        },
+    }
+
+
+def gpus(state: State, seen: Seen | None) -> list[dict[str, Any]]:
+    held = holders(state)
+    return [
+        {
+            "id": gpu.id,
+            "index": gpu.index,
+            "held_by": held[gpu.id].id if gpu.id in held else None,
+            "foreign": list(gpu.foreign),
+            "trusted": gpu.trusted,
+            "memory_total_mib": gpu.memory_total_mib,
+            "memory_used_mib": gpu.memory_used_mib,
+        }
+        for gpu in (seen.gpus if seen else ())
+    ]
+
+
+def release(record: Release) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "digest": record.digest,
+        "engine": record.engine,
+        "serves": list(record.serves),
+        "gates": record.gates,
+        "instances": [asdict(instance) for instance in record.instances],
+    }

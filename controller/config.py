@@ -1,0 +1,203 @@
+"""`cutover.yaml`: every key with its default; every refusal names file, line, key and what was expected."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from launch.errors import LaunchError
+from launch.strict_yaml import Document, dotted, read
+
+from .core.policy import Policy
+from .errors import UsageError
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+def _address(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError("expected host:port, for example 127.0.0.1:8000")
+    return value
+
+
+def _port_range(value: str) -> str:
+    first, _, last = value.partition("-")
+    if not (first.isdigit() and last.isdigit() and 1024 <= int(first) < int(last) < 65536):
+        raise ValueError("expected first-last, for example 18000-18999")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Gpus(_Strict):
+    """Where the inventory comes from: NVML, or a declared number of cards for boxes that have none."""
+
+    kind: Literal["auto", "nvml", "none"] = "auto"
+    count: Annotated[int, Field(ge=0, le=64)] = 0
+
+
+class Bake(_Strict):
+    seconds: Annotated[float, Field(ge=0)] = 600.0
+    interval_s: Seconds = 5.0
+    bad_in_row: Annotated[int, Field(ge=1)] = 2
+    latency_factor: Annotated[float, Field(gt=1)] = 1.5
+    latency_slack_s: Annotated[float, Field(ge=0)] = 0.25
+    min_requests: Annotated[int, Field(ge=1)] = 20
+
+
+class Watch(_Strict):
+    probe_fresh_s: Seconds = 15.0
+    silent_s: Seconds = 60.0
+    restart_budget: Annotated[int, Field(ge=0)] = 5
+
+
+class Config(_Strict):
+    """The whole configuration. Without a file every default holds."""
+
+    state_dir: Path
+    socket: Path
+    socket_group: str | None = None  # who may talk to the daemon besides its own user
+    public: Address = "127.0.0.1:8000"
+    preview: Address = "127.0.0.1:8009"
+    instance_ports: Annotated[str, AfterValidator(_port_range)] = "18000-18999"
+    slots: Annotated[int, Field(ge=2, le=256)] = 32
+    gpus: Gpus = Gpus()
+    haproxy: Path | None = None
+    extra_paths: list[str] = []  # "POST /v1/audio/speech"
+    hold_s: Seconds = 60.0
+    retry_after_s: Annotated[int, Field(ge=1, le=60)] = 30
+    drain_s: Seconds = 1800.0
+    start_s: Seconds = 1200.0
+    max_concurrent_starts: Annotated[int, Field(ge=1)] = 1
+    keep_previous_warm: bool = True
+    bake: Bake = Bake()
+    watch: Watch = Watch()
+    source: str = Field(default="built-in defaults", exclude=True)
+
+    @property
+    def policy(self) -> Policy:
+        first, _, last = self.instance_ports.partition("-")
+        return Policy(
+            start_s=self.start_s,
+            drain_s=self.drain_s,
+            bake_s=self.bake.seconds,
+            bake_interval_s=self.bake.interval_s,
+            bake_bad_in_row=self.bake.bad_in_row,
+            bake_latency_factor=self.bake.latency_factor,
+            bake_latency_slack_s=self.bake.latency_slack_s,
+            bake_min_requests=self.bake.min_requests,
+            probe_fresh_s=self.watch.probe_fresh_s,
+            silent_s=self.watch.silent_s,
+            restart_budget=self.watch.restart_budget,
+            max_concurrent_starts=self.max_concurrent_starts,
+            port_first=int(first),
+            port_last=int(last),
+            slots=self.slots,
+            keep_previous_warm=self.keep_previous_warm,
+            retry_after_s=self.retry_after_s,
+        )
+
+    @property
+    def releases_dir(self) -> Path:
+        return self.state_dir / "releases"
+
+    @property
+    def runs_dir(self) -> Path:
+        return self.state_dir / "runs"
+
+    @property
+    def gates_dir(self) -> Path:
+        return self.state_dir / "gates"
+
+    @property
+    def door_dir(self) -> Path:
+        return self.state_dir / "frontdoor"
+
+
+def default_paths(environment: Mapping[str, str], *, root: bool) -> tuple[Path, Path]:
+    """State directory and socket when the configuration names none."""
+    if root:
+        return Path("/var/lib/cutover"), Path("/run/cutover/cutover.sock")
+    home = Path(environment.get("HOME", "/"))
+    state = Path(environment.get("XDG_STATE_HOME") or home / ".local/state")
+    runtime = Path(environment.get("XDG_RUNTIME_DIR") or state)
+    return state / "cutover", runtime / "cutover" / "cutover.sock"
+
+
+def search_path(environment: Mapping[str, str]) -> list[Path]:
+    home = Path(environment.get("HOME", "/"))
+    return [
+        Path("/etc/cutover/cutover.yaml"),
+        Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "cutover" / "cutover.yaml",
+    ]
+
+
+def load_config(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Config:
+    """Read the configuration: `path`, else `$CUTOVER_CONFIG`, else the first that exists of the usual places.
+
+    Raises `UsageError` (exit code 2) with file, line and key.
+    """
+    environment = os.environ if environment is None else environment
+    named = path or (Path(environment["CUTOVER_CONFIG"]) if environment.get("CUTOVER_CONFIG") else None)
+    file = named or next((p for p in search_path(environment) if p.is_file()), None)
+    state_dir, socket = default_paths(environment, root=os.geteuid() == 0)
+    defaults: dict[str, Any] = {"state_dir": state_dir, "socket": socket}
+    if file is None:
+        return Config(**defaults)
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the configuration {file} cannot be read: {error}") from error
+    if not text.strip():
+        return Config(**defaults, source=str(file))
+    return parse_config(text, str(file), defaults)
+
+
+def parse_config(text: str, source: str, defaults: Mapping[str, Any]) -> Config:
+    try:
+        document = read(text, source=source, typed=lambda _: True)
+    except LaunchError as error:
+        raise UsageError(str(error)) from error
+    if "source" in document.value:
+        raise UsageError(f"{document.where(('source',))}: unknown key `source`")
+    given = dict(document.value)
+    if "state_dir" in given and "socket" not in given:
+        # A state directory of one's own means a daemon of one's own: it gets a socket of its own.
+        given["socket"] = str(Path(str(given["state_dir"])) / "cutover.sock")
+    try:
+        return Config(**{**defaults, **given}, source=source)
+    except ValidationError as error:
+        raise UsageError(_sentence(error, document)) from error
+
+
+def _sentence(error: ValidationError, document: Document) -> str:
+    problem = error.errors()[0]
+    path = tuple(problem["loc"])
+    where = document.where(path)
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(path[-1]), _known(path[:-1]), 1)
+        hint = f"; did you mean `{near[0]}`?" if near else f"; known here: {', '.join(_known(path[:-1]))}"
+        return f"{where}: unknown key `{dotted(path)}`{hint}"
+    return f"{where}: `{dotted(path)}`: {problem['msg'].removeprefix('Value error, ')} (got {problem['input']!r})"
+
+
+def _known(path: tuple[int | str, ...]) -> list[str]:
+    model: type[BaseModel] = Config
+    for part in path:
+        annotation = model.model_fields[str(part)].annotation
+        chosen = next((a for a in (annotation, *get_args(annotation)) if isinstance(a, type)), None)
+        if chosen is None or not issubclass(chosen, BaseModel):
+            return []
+        model = chosen
+    return [name for name in model.model_fields if name != "source"]

@@ -1,0 +1,201 @@
+"""The composition root: take the lock, open the journal, build the parts, run loop and API until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import grp
+import os
+import signal
+import socket
+import threading
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+from launch.attempts import log_path
+
+from .api.app import Windows, make_app
+from .api.desk import Desk
+from .api.peers import PeerProtocol
+from .catalogue import Catalogue
+from .config import Config
+from .effects.clock import Clock
+from .effects.frontdoor.door import DoorSettings, FrontDoor
+from .effects.gate_runner import GateRunner
+from .effects.gpus import open_inventory
+from .effects.prober import Prober
+from .effects.processes import Processes
+from .effects.world import RealWorld
+from .errors import CutoverError, RefusedError, UsageError
+from .loop import Loop
+from .store.database import StateDirectoryLock
+from .store.journal import Journal
+
+log = structlog.get_logger("daemon")
+
+# A systemd unit's variables are for the daemon alone; engines must not answer for it.
+UNIT_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+
+
+def notify(message: str) -> None:
+    """sd_notify, when a service manager listens."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto(message.encode(), "\0" + address[1:] if address.startswith("@") else address)
+
+
+def open_socket(path: Path, group: str | None) -> socket.socket:
+    """Bind the control socket ourselves, 0660: uvicorn would make it writable for everybody."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()  # the state directory's lock is ours, so this is a leftover
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(0o117)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(mask)
+        if group is not None:
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+    except KeyError:
+        raise UsageError(f"socket_group: there is no group {group}; create it, or leave the key out") from None
+    except OSError as error:
+        raise CutoverError(f"the control socket {path} cannot be opened: {error}; set `socket`") from error
+    listener.listen(64)
+    return listener
+
+
+def refuse_second_daemon(path: Path) -> None:
+    """Two daemons with different state directories must not fight for one socket path."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return
+    raise RefusedError(f"another daemon answers on {path}; stop it first, or set `socket` to another path")
+
+
+class Daemon:
+    """One controller on one state directory. `run` returns when SIGTERM or SIGINT came; engines and door stay."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        policy = config.policy
+        for name in UNIT_VARIABLES:
+            if name != "NOTIFY_SOCKET":
+                os.environ.pop(name, None)
+        self.lock = StateDirectoryLock(config.state_dir)
+        refuse_second_daemon(config.socket)
+        self.journal = Journal(config.state_dir / "journal.sqlite")
+        clock = Clock()
+        self.door = FrontDoor(
+            DoorSettings(
+                directory=config.door_dir,
+                public=config.public,
+                preview=config.preview,
+                slots=config.slots,
+                hold_s=int(config.hold_s),
+                retry_after_s=config.retry_after_s,
+                binary=config.haproxy,
+                extra_paths=tuple(_method_and_path(text) for text in config.extra_paths),
+            )
+        )
+        self.inventory = open_inventory(config.gpus)
+        self.gates = GateRunner(config.gates_dir)
+        self.prober = Prober(config.public, config.preview, self._pids_of, self._nudge)
+        self.world = RealWorld(
+            config,
+            policy,
+            clock=clock,
+            processes=Processes(config.runs_dir, config.releases_dir, policy.port_block),
+            door=self.door,
+            gates=self.gates,
+            gpus=self.inventory,
+            prober=self.prober,
+        )
+        self.loop = Loop(self.journal, self.world, policy)
+        self.catalogue = Catalogue(config.releases_dir)
+        self.desk = Desk(
+            self.journal, self.catalogue, policy, clock.now, lambda: self.inventory.read(()), self.loop.nudge
+        )
+
+    def _pids_of(self, attempt_id: str) -> tuple[int, ...]:
+        return self.world.pids_of(attempt_id)
+
+    def _nudge(self) -> None:
+        self.loop.nudge()
+
+    def run(self) -> None:
+        try:
+            listener = open_socket(self.config.socket, self.config.socket_group)
+            self.world.door.ensure()
+            asyncio.run(self._serve(listener))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self.prober.close()
+        self.inventory.close()
+        self.journal.close()
+        self.lock.release()
+
+    async def _serve(self, listener: socket.socket) -> None:
+        windows = Windows(
+            config=self.config,
+            journal=self.journal,
+            desk=self.desk,
+            catalogue=self.catalogue,
+            seen=lambda: self.loop.seen,
+            why=lambda: self.loop.why,
+            alarms=lambda: self.loop.alarms,
+            gate_report=self.gates.report,
+            log_path=lambda attempt_id: log_path(self.config.runs_dir / attempt_id),
+            version=version("cutover"),
+        )
+        server = uvicorn.Server(
+            uvicorn.Config(
+                make_app(windows),
+                http=PeerProtocol,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=1,
+            )
+        )
+        thread = threading.Thread(target=self._loop, args=(server,), name="loop")
+        thread.start()
+        running = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            running.add_signal_handler(number, self._stop, server)
+        log.info("ready", socket=str(self.config.socket), public=self.config.public, configuration=self.config.source)
+        notify("READY=1")
+        await server.serve(sockets=[listener])
+        self.loop.stop()
+        await asyncio.to_thread(thread.join)
+
+    def _stop(self, server: uvicorn.Server) -> None:
+        server.should_exit = True
+
+    def _loop(self, server: uvicorn.Server) -> None:
+        try:
+            self.loop.run(lambda: notify("WATCHDOG=1"))
+        except Exception:
+            # A loop that breaks must not leave an API that answers for it: the service manager starts us again.
+            log.exception("the loop broke")
+            server.should_exit = True
+            self.broken = True
+
+    broken = False
+
+
+def _method_and_path(text: str) -> tuple[str, str]:
+    method, _, path = text.partition(" ")
+    if not method or not path.startswith("/"):
+        raise UsageError(f"extra_paths: `{text}` is not a method and a path, for example `POST /v1/audio/speech`")
+    return method, path

@@ -1,0 +1,117 @@
+"""Gates as child processes under a shim: a gate that hangs, leaks or crashes costs one verdict, never the daemon."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gates.contract import GateRequest, Verdict, broken, parse_verdict
+from launch import attempts as launched
+from launch.attempts import AttemptSpec, Status
+from launch.errors import LaunchError
+
+from ..core.actions import Outcome
+from ..core.seen import GateSeen
+
+_GRACE_S = 5.0
+_DEADLINE_SLACK_S = 10.0  # the gate keeps its own deadline; the shim's is for one that does not
+
+
+@dataclass(frozen=True, slots=True)
+class GateOrder:
+    """What a gate run needs besides its name."""
+
+    endpoint: str
+    model: str
+    step: Mapping[str, Any]
+    capability: Mapping[str, Any]
+    baseline: Mapping[str, Any] | None
+    engine: str
+
+
+class GateRunner:
+    """Runs lie under `gates/<run>`: request.json, verdict.json, evidence/."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._done: dict[str, GateSeen] = {}
+
+    def start(self, run: str, gate: str, order: GateOrder) -> Outcome:
+        run_dir = self.directory / run
+        evidence = run_dir / "evidence"
+        deadline_s = float(order.step["deadline_s"])
+        request = GateRequest(
+            gate=gate,
+            endpoint=order.endpoint,
+            model=order.model,
+            profile=dict(order.step.get("settings", {})),
+            capability=dict(order.capability),
+            baseline=order.baseline,
+            deadline_s=deadline_s,
+            evidence_dir=str(evidence),
+            engine=order.engine or None,
+        )
+        command = order.step.get("command") or (sys.executable, "-m", "gates", gate)
+        try:
+            evidence.mkdir(parents=True, exist_ok=True, mode=0o700)
+            request_file = self.directory / f"{run}.request.json"
+            request_file.write_text(request.model_dump_json(indent=2) + "\n")
+            launched.start(
+                AttemptSpec(
+                    attempt_id=run,
+                    run_dir=run_dir,
+                    argv=tuple(str(word) for word in command),
+                    stdin=request_file,
+                    stdout=run_dir / "verdict.json",
+                    deadline_s=deadline_s + _DEADLINE_SLACK_S,
+                    grace_s=_GRACE_S,
+                )
+            )
+        except (LaunchError, OSError) as error:
+            return Outcome(False, f"gate {gate} could not be started: {error}")
+        return Outcome(True)
+
+    def look(self, run: str, gate: str) -> GateSeen | None:
+        """The verdict of a run that is over, else None."""
+        if run in self._done:
+            return self._done[run]
+        run_dir = self.directory / run
+        seen = launched.observe(run_dir)
+        if seen.status is Status.RUNNING:
+            return None
+        if seen.status is Status.STRAYS:
+            launched.kill_strays(run_dir, force=True)
+        verdict = self._verdict(run_dir, gate, seen)
+        done = GateSeen(str(verdict.verdict), verdict.sentence, dict(verdict.measurements))
+        self._done[run] = done
+        return done
+
+    def _verdict(self, run_dir: Path, gate: str, seen: launched.ProcessSeen) -> Verdict:
+        if seen.reason == "deadline":
+            return broken(gate, "the gate did not end by its deadline and was stopped")
+        try:
+            return parse_verdict((run_dir / "verdict.json").read_bytes(), gate)
+        except OSError as error:
+            return broken(gate, f"the gate left no verdict ({error.strerror}, {seen.reason})")
+
+    def stop(self, run: str) -> Outcome:
+        run_dir = self.directory / run
+        try:
+            launched.request_stop(run_dir)
+            launched.kill_strays(run_dir, force=True)
+        except (LaunchError, OSError) as error:
+            return Outcome(False, str(error))
+        return Outcome(True)
+
+    def report(self, run: str) -> dict[str, Any] | None:
+        """The whole verdict of a run, for people."""
+        try:
+            text = (self.directory / run / "verdict.json").read_text()
+        except OSError:
+            return None
+        verdict = parse_verdict(text.encode())
+        return {**json.loads(verdict.model_dump_json()), "evidence_dir": str(self.directory / run / "evidence")}

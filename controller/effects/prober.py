@@ -1,0 +1,147 @@
+"""Generation probes on a schedule of their own: the loop reads the newest result and never waits for one.
+
+Healthy means that tokens came out. A probe that fails says at which layer: host, process, port, HTTP, generation; and
+next to it stands when the engine's own token counters last moved, so that busy is not taken for down.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import structlog
+
+from gates.counters import Counters, read_counters
+from gates.health import Probe, probe
+from launch.attempts import listening_pids
+
+from ..core.desired import ProbeWish
+from ..core.seen import ProbeSeen
+from .clock import Clock
+
+log = structlog.get_logger("prober")
+
+_TICK_S = 0.05
+_WORKERS = 8
+_TIMEOUT_S = 30.0
+_COUNTERS_TIMEOUT_S = 2.0
+
+
+@dataclass
+class _Target:
+    wish: ProbeWish
+    due_s: float = 0.0
+    running: bool = False
+    seen: ProbeSeen | None = None
+    counters: Counters | None = None
+    progress_at_s: float | None = None
+
+
+class Prober:
+    """`wish` says who is to be probed; `results` is what is known. `on_change` is called when an outcome turns."""
+
+    def __init__(
+        self,
+        public: str,
+        preview: str,
+        pids_of: Callable[[str], Collection[int]],
+        on_change: Callable[[], None] = lambda: None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        self._doors = {"public": f"http://{public}", "preview": f"http://{preview}"}
+        self._pids_of = pids_of
+        self._on_change = on_change
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._targets: dict[str, _Target] = {}
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="probe")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._schedule, name="prober", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def wish(self, wishes: Collection[ProbeWish]) -> None:
+        """From now on exactly these; what is known of others is forgotten."""
+        with self._lock:
+            kept: dict[str, _Target] = {}
+            for wish in wishes:
+                target = self._targets.get(wish.target)
+                if target is None or (target.wish.port, target.wish.model) != (wish.port, wish.model):
+                    target = _Target(wish)
+                elif wish.every_s < target.wish.every_s:
+                    target.due_s = min(target.due_s, Clock.boot_s() + wish.every_s)
+                target.wish = wish
+                kept[wish.target] = target
+            self._targets = kept
+
+    def results(self) -> Mapping[str, ProbeSeen]:
+        with self._lock:
+            return {
+                name: replace(t.seen, progress_at_s=t.progress_at_s)
+                for name, t in self._targets.items()
+                if t.seen is not None
+            }
+
+    def _schedule(self) -> None:
+        while not self._stop.wait(_TICK_S):
+            now_s = Clock.boot_s()
+            with self._lock:
+                due = [t for t in self._targets.values() if not t.running and t.due_s <= now_s]
+                for target in due:
+                    target.running = True
+            for target in due:
+                self._pool.submit(self._run, target)
+
+    def _run(self, target: _Target) -> None:
+        started_s = Clock.boot_s()
+        wish = target.wish
+        counters: Counters | None = None
+        try:
+            result = self._ask(wish)
+            if wish.port is not None:
+                counters = read_counters(f"http://127.0.0.1:{wish.port}/metrics", timeout_s=_COUNTERS_TIMEOUT_S)
+        except Exception as error:
+            # A probe that breaks is a failed probe, not a dead prober.
+            log.exception("the probe broke", target=wish.target)
+            result = Probe(ok=False, layer="generation", sentence=f"the probe itself broke: {error}")
+        self._keep(target, result, counters, started_s)
+
+    def _ask(self, wish: ProbeWish) -> Probe:
+        if wish.port is None:
+            return probe(self._doors[wish.target], wish.model, timeout_s=self._timeout_s)
+        if wish.attempt is not None:
+            # Identity before readiness: an orphan of yesterday on the same port answers 200 too (llama-swap#100).
+            listening = set(listening_pids(wish.port))
+            if listening and not listening & set(self._pids_of(wish.attempt)):
+                return Probe(ok=False, layer="identity", sentence=f"port {wish.port} is held by pid {min(listening)}")
+        return probe(f"http://127.0.0.1:{wish.port}", wish.model, timeout_s=self._timeout_s)
+
+    def _keep(self, target: _Target, result: Probe, counters: Counters | None, started_s: float) -> None:
+        now_s = Clock.boot_s()
+        with self._lock:
+            before = target.seen
+            same = before is not None and before.ok == result.ok
+            target.seen = ProbeSeen(
+                ok=result.ok,
+                at_s=now_s,
+                started_at_s=started_s,
+                layer=str(result.layer),
+                sentence=result.sentence,
+                ttft_s=result.ttft_s,
+                streak=before.streak + 1 if same and before is not None else 1,
+                streak_since_s=before.streak_since_s if same and before is not None else started_s,
+            )
+            if counters is not None:
+                if target.counters is None or counters.moved_since(target.counters):
+                    target.progress_at_s = now_s
+                target.counters = counters
+            target.running = False
+            target.due_s = now_s + target.wish.every_s
+        if not same or target.wish.target in self._doors:
+            self._on_change()

@@ -1,0 +1,136 @@
+"""Attempts as processes: start (find or do), look, stop. What an attempt is, `launch.attempts` knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from launch import attempts as launched
+from launch.attempts import AttemptSpec, Status
+from launch.errors import LaunchError
+from launch.ports import is_bindable
+from launch.release import Release as LaunchedRelease
+from launch.release import load_release
+
+from ..core.actions import Outcome
+from ..core.records import Attempt, Release, State
+from ..core.seen import Life, ProcessSeen
+
+_LIFE = {
+    Status.ABSENT: Life.ABSENT,
+    Status.RUNNING: Life.RUNNING,
+    Status.EXITED: Life.EXITED,
+    Status.STRAYS: Life.STRAYS,
+}
+HOST = "127.0.0.1"  # engines are reached through the front door only
+
+
+class Processes:
+    """Run directories lie under `runs/<attempt id>`; their layout is described in `docs/processes.md`."""
+
+    def __init__(self, runs: Path, releases: Path, port_block: int) -> None:
+        self.runs = runs
+        self.releases = releases
+        self.port_block = port_block
+
+    def run_dir(self, attempt_id: str) -> Path:
+        return self.runs / attempt_id
+
+    def start(self, attempt: Attempt, release: Release, host_facts: Mapping[str, Any]) -> Outcome:
+        """Spawn the attempt's shim, or find the one that runs already."""
+        run_dir = self.run_dir(attempt.id)
+        try:
+            seen = launched.observe(run_dir)
+            if seen.status is Status.ABSENT:
+                block = range(attempt.port, attempt.port + self.port_block)
+                if not is_bindable(block):
+                    return Outcome(False, f"a port of {block.start}-{block.stop - 1} is in use", port_conflict=True)
+            frozen = load_release(self.releases, release.id)
+            identity = launched.start(self._spec(attempt, release, frozen))
+            (run_dir / "host.json").write_text(json.dumps(host_facts, indent=2) + "\n")
+        except (LaunchError, OSError, KeyError) as error:
+            return Outcome(False, f"{attempt.id} could not be started: {error}")
+        return Outcome(True, pid=identity.pid, start_ticks=identity.start_ticks)
+
+    def _spec(self, attempt: Attempt, release: Release, frozen: LaunchedRelease) -> AttemptSpec:
+        run_dir = self.run_dir(attempt.id)
+        return AttemptSpec(
+            attempt_id=attempt.id,
+            run_dir=run_dir,
+            script=frozen.scripts[attempt.instance],
+            environment={
+                "HOST": HOST,
+                "PORT": str(attempt.port),
+                "CUDA_VISIBLE_DEVICES": ",".join(_visible(gpu) for gpu in attempt.gpus),
+                "CUTOVER_ATTEMPT": attempt.id,
+                "CUTOVER_RUN_DIR": str(run_dir),
+                "CUTOVER_PORT_FIRST": str(attempt.port + 1),
+                "CUTOVER_PORT_LAST": str(attempt.port + self.port_block - 1),
+                "CUTOVER_WORKERS": " ".join(f"http://{HOST}:{port}" for port in attempt.workers),
+            },
+            grace_s=release.stop_grace_s,
+        )
+
+    def look(self, attempt: Attempt) -> tuple[ProcessSeen, tuple[int, ...]]:
+        """What is left of the attempt, and the pids of all its processes."""
+        run_dir = self.run_dir(attempt.id)
+        seen = launched.observe(run_dir)
+        life = _LIFE[seen.status]
+        identity = seen.identity
+        if attempt.pid is not None and identity is not None and identity.start_ticks != attempt.start_ticks:
+            return ProcessSeen(Life.ABSENT, sentence="its run directory belongs to another start"), ()
+        ended = life in {Life.EXITED, Life.STRAYS}
+        looked = ProcessSeen(
+            life=life,
+            pid=identity.pid if identity else None,
+            start_ticks=identity.start_ticks if identity else None,
+            sentence=_how_it_ended(seen) if ended else "",
+            port_conflict=ended and launched.port_conflict(run_dir),
+            log_tail=launched.log_tail(run_dir) if ended else "",
+        )
+        return looked, seen.pids
+
+    def stop(self, attempt_id: str) -> Outcome:
+        try:
+            launched.request_stop(self.run_dir(attempt_id))
+        except (LaunchError, OSError) as error:
+            return Outcome(False, str(error))
+        return Outcome(True)
+
+    def clear(self, attempt_id: str, *, force: bool) -> Outcome:
+        try:
+            pids = launched.kill_strays(self.run_dir(attempt_id), force=force)
+        except (LaunchError, OSError) as error:
+            return Outcome(False, str(error))
+        # Not `ok` while some are left: the loop takes a breath before it looks again.
+        return Outcome(not pids, f"signalled {', '.join(map(str, pids))}" if pids else "")
+
+
+def _visible(gpu: str) -> str:
+    """A declared card `gpu-2` is index 2 to CUDA; a real one goes by its UUID, which no reordering can change."""
+    return gpu.removeprefix("gpu-")
+
+
+def _how_it_ended(seen: launched.ProcessSeen) -> str:
+    if seen.status is Status.STRAYS:
+        return f"its shim is dead and {len(seen.pids)} processes of it live on"
+    if seen.signal is not None:
+        return f"killed by signal {seen.signal} ({seen.reason})"
+    if seen.exit_code is not None:
+        return f"exited with code {seen.exit_code} ({seen.reason})"
+    return seen.reason or "its process is gone"
+
+
+def host_facts(state: State, gpus: Mapping[str, Any]) -> dict[str, Any]:
+    """What the machine was when an attempt began; outside the release's digest."""
+    return {
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "generation": state.generation,
+        **gpus,
+    }

@@ -1,0 +1,159 @@
+"""The real world behind the loop's port: each part lives in its own file, none of them decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from ..config import Config
+from ..core import actions
+from ..core.actions import Effect, Outcome
+from ..core.desired import probe_wishes
+from ..core.policy import Policy
+from ..core.records import AttemptState, Now, Phase, Rollout, State
+from ..core.route import Traffic
+from ..core.seen import GateSeen, ProcessSeen, Seen
+from .clock import Clock
+from .frontdoor.door import DoorError, FrontDoor
+from .gate_runner import GateOrder, GateRunner
+from .gpus import Inventory
+from .prober import Prober
+from .processes import Processes, host_facts
+
+log = structlog.get_logger("world")
+
+BASELINE_WINDOW_S = 300.0
+
+
+class RealWorld:
+    """Implements `ports.World`."""
+
+    def __init__(
+        self,
+        config: Config,
+        policy: Policy,
+        *,
+        clock: Clock,
+        processes: Processes,
+        door: FrontDoor,
+        gates: GateRunner,
+        gpus: Inventory,
+        prober: Prober,
+    ) -> None:
+        self.config = config
+        self.policy = policy
+        self.clock = clock
+        self.processes = processes
+        self.door = door
+        self.gates = gates
+        self.gpus = gpus
+        self.prober = prober
+        self._door_tried_s: float | None = None
+        self._pids: dict[str, tuple[int, ...]] = {}
+        self._effects: dict[type[Effect], Callable[..., Outcome]] = {
+            actions.StartAttempt: self._start,
+            actions.StopAttempt: lambda action, _: self.processes.stop(action.attempt),
+            actions.ClearStrays: lambda action, _: self.processes.clear(action.attempt, force=action.force),
+            actions.RunGate: self._run_gate,
+            actions.StopGate: lambda action, _: self.gates.stop(action.run),
+            actions.SetRoute: lambda action, _: self._door(lambda: self.door.apply(action.route)),
+            actions.OpenDoor: self._open_door,
+            actions.CutSlot: lambda action, _: self._door(lambda: self.door.cut(action.slot)),
+        }
+
+    def now(self) -> Now:
+        return self.clock.now()
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def observe(self, state: State) -> Seen:
+        self.prober.wish(probe_wishes(state, self.policy))
+        processes = self._processes(state)
+        ours = {pid for name in processes for pid in self._pids.get(name, ())}
+        now = self.now()
+        return Seen(
+            now=now,
+            door=self.door.read(),
+            door_tried_s=self._door_tried_s,
+            processes=processes,
+            probes=self.prober.results(),
+            traffic=self._traffic(state, now),
+            gates=self._gates(state),
+            gpus=self.gpus.read(ours),
+        )
+
+    def _processes(self, state: State) -> dict[str, ProcessSeen]:
+        seen = {}
+        for attempt in state.attempts.values():
+            if attempt.holds and attempt.state is not AttemptState.PLANNED:
+                seen[attempt.id], self._pids[attempt.id] = self.processes.look(attempt)
+            else:
+                self._pids.pop(attempt.id, None)
+        return seen
+
+    def _traffic(self, state: State, now: Now) -> dict[str, Traffic]:
+        active = state.active
+        baking = active is not None and active.phase is Phase.BAKING and active.decided_at_s is not None
+        since_s = (active.decided_at_s if active and baking else None) or now.boot_s - BASELINE_WINDOW_S
+        return dict(self.door.traffic(since_s))
+
+    def _gates(self, state: State) -> dict[str, GateSeen]:
+        run = state.active.gate if state.active else None
+        done = self.gates.look(run.run, run.gate) if run else None
+        return {run.run: done} if run and done else {}
+
+    def pids_of(self, attempt_id: str) -> tuple[int, ...]:
+        """For the prober: who may listen on the attempt's port."""
+        return self._pids.get(attempt_id, ())
+
+    # --- acting -------------------------------------------------------------------------------------------------------
+
+    def act(self, action: Effect, state: State, seen: Seen) -> Outcome:  # noqa: ARG002 - a fake may need it
+        return self._effects[type(action)](action, state)
+
+    def _start(self, action: actions.StartAttempt, state: State) -> Outcome:
+        attempt = state.attempts[action.attempt]
+        facts = host_facts(state, self.gpus.facts())
+        return self.processes.start(attempt, state.releases[attempt.release], facts)
+
+    def _run_gate(self, action: actions.RunGate, state: State) -> Outcome:
+        rollout = state.rollouts[action.rollout]
+        release = state.releases[rollout.release]
+        order = GateOrder(
+            endpoint=f"http://{self.config.preview}",
+            model=release.serves[0],
+            step=rollout.profile[action.index],
+            capability=release.capability,
+            baseline=baseline(state, rollout, action.gate),
+            engine=release.engine,
+        )
+        return self.gates.start(action.run, action.gate, order)
+
+    def _door(self, do: Callable[[], object]) -> Outcome:
+        try:
+            do()
+        except DoorError as error:
+            return Outcome(False, str(error))
+        return Outcome(True)
+
+    def _open_door(self, action: actions.OpenDoor, state: State) -> Outcome:  # noqa: ARG002
+        self._door_tried_s = self.clock.boot_s()
+        return self._door(self.door.ensure)
+
+
+def baseline(state: State, rollout: Rollout, gate: str) -> dict[str, object] | None:
+    """What live showed in the same gate when it was the candidate: never a ladder on top of users' traffic."""
+    if state.live is None:
+        return None
+    carried = state.rollouts.get(state.live.rollout)
+    shown = [
+        result
+        for other in state.rollouts.values()
+        if other.id != rollout.id and other.release == state.live.release
+        for result in other.gates
+        if result.gate == gate and result.verdict == "pass" and result.measurements
+    ]
+    if carried is None or not shown:
+        return None
+    return {"release": state.live.release, "run": shown[-1].run, "measurements": dict(shown[-1].measurements)}
