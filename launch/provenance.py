@@ -261,10 +261,8 @@ def _needs_admin(topology: Topology, kind: Engine, command: Sequence[str]) -> It
 
 def _flags_that_open(program: Program, flags: Sequence[str], where: str) -> Iterator[dict[str, str]]:
     for position, name in base.flag_names(flags):
-        matches = [name] if name in program.admin_flags else []
-        if not matches and program.abbreviates and name.startswith("--"):
-            matches = [flag for flag in program.admin_flags if flag.startswith(name)]
-        for flag in matches:
+        flag = base.meant_flag(program, name, program.admin_flags)
+        if flag is not None:
             yield {"where": f"{where}[{position}]", "what": flag, "why": program.admin_flags[flag]}
 
 

@@ -34,7 +34,7 @@ CAPABILITIES: Mapping[str, type | tuple[str, ...]] = {
 }
 """What a topology may say that its server can do; gates judge what is said, and nothing that is not."""
 
-_OWNED_ENV: Mapping[str, str] = {
+OWNED_ENV: Mapping[str, str] = {
     "HOST": "the address is chosen per attempt; remove it",
     "PORT": "the port is chosen per attempt; remove it",
     "CUDA_VISIBLE_DEVICES": "the GPUs are chosen per attempt; say how many or which in instances.*.gpus",
@@ -107,16 +107,15 @@ def _flag_objections(program: Program, flags: tuple[str, ...], path: KeyPath) ->
         if re.match(r"--?[\w-]+\s", word):
             flag, value = word.split(None, 1)
             yield (*path, position), f"{word!r} is one word for the engine; write two: {flag}, {value}"
-        owned = base.owned_flag(program, name)
+        owned = base.meant_flag(program, name, program.owned_flags)
         if owned is not None:
-            flag, why = owned
-            reads = name if name == flag else f"{name} (read as {flag})"
-            yield (*path, position), f"{reads} is set by Cutover: {why}"
+            reads = name if name == owned else f"{name} (read as {owned})"
+            yield (*path, position), f"{reads} is not accepted: {program.owned_flags[owned]}"
 
 
 def _env_objections(kind: Engine, env: Mapping[str, str], path: KeyPath) -> Iterator[Objection]:
     for name in env:
-        why = {**_OWNED_ENV, **kind.owned_env}.get(name)
+        why = {**OWNED_ENV, **kind.owned_env}.get(name)
         if why is None and name.startswith("CUTOVER_"):
             why = "names that start with CUTOVER_ belong to the attempt; rename it"
         if why is None and base.secret_name(name):

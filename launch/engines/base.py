@@ -61,6 +61,8 @@ class Program(Protocol):
     """Flag → what it opens; needs the admin role."""
     abbreviates: ClassVar[bool] = True
     """True where ``--por`` is read as ``--port``, as argparse does."""
+    whole_flags: ClassVar[frozenset[str]] = frozenset()
+    """Flags that begin like one of the above and are none of them."""
 
 
 class Engine(Program, Protocol):
@@ -94,6 +96,10 @@ class Engine(Program, Protocol):
     def gpus_wanted(self, flags: Sequence[str]) -> int | None:  # noqa: ARG002
         """GPUs that the flags ask for; None when they do not say."""
         return None
+
+    def metrics_for(self, flags: Sequence[str]) -> MetricNames | None:  # noqa: ARG002
+        """The counters of a server started with these flags; ask this rather than :attr:`metrics`."""
+        return self.metrics
 
     def arguments(self, topology: Topology) -> tuple[Line, ...]:
         """What we add after the command and before the user's flags."""
@@ -188,16 +194,15 @@ def product_of(factors: Sequence[int | None]) -> int | None:
     return product
 
 
-def owned_flag(program: Program, name: str) -> tuple[str, str] | None:
-    """The flag of ours that `name` is or abbreviates, and why it is refused; None when it is free to use."""
-    if name in program.owned_flags:
-        return name, program.owned_flags[name]
-    if not program.abbreviates or not name.startswith("--") or name in program.admin_flags:
+def meant_flag(program: Program, name: str, among: Mapping[str, str]) -> str | None:
+    """The flag `among` these that `name` is or abbreviates; None when it is another one."""
+    if name in among:
+        return name
+    if not program.abbreviates or not name.startswith("--") or name in program.whole_flags:
         return None
-    for owned, why in program.owned_flags.items():
-        if owned.startswith(name):
-            return owned, why
-    return None
+    if name in program.owned_flags or name in program.admin_flags:
+        return None
+    return next((flag for flag in among if flag.startswith(name)), None)
 
 
 def secret_name(name: str) -> bool:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from launch.engines import base
+from launch.engines import base, sglang
 from launch.engines.vllm import KV_POOL_LOG, METRICS
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ class Emulated(base.Engine):
     default_command = (sys.executable, "-m", "launch.engines.emulator")
     known_commands = frozenset({("python", "-m", "launch.engines.emulator"), ("cutover", "emulate")})
     package = "launch"
-    served_names_max = 1
     metrics = METRICS
     kv_pool_log = KV_POOL_LOG
     owned_flags: ClassVar[Mapping[str, str]] = {
@@ -34,10 +33,18 @@ class Emulated(base.Engine):
         """Only the main one."""
         return 1
 
+    def gpus_wanted(self, flags: Sequence[str]) -> int | None:
+        """The tensor parallel size it claims, where it claims one."""
+        return base.flag_number(flags, 1, "--tp") if base.has_flag(flags, "--tp") else None
+
+    def metrics_for(self, flags: Sequence[str]) -> base.MetricNames | None:
+        """The names of vLLM, or those of SGLang with ``--dialect sglang``."""
+        return sglang.METRICS if base.flag_value(flags, "--dialect") == "sglang" else METRICS
+
     def arguments(self, topology: Topology) -> tuple[base.Line, ...]:
-        """Served name and address."""
+        """Served names and address."""
         return (
-            ("--model", topology.serves[0]),
+            ("--model", *topology.serves),
             ("--host", base.HOST),
             ("--port", base.PORT),
         )

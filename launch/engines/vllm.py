@@ -67,6 +67,7 @@ class Vllm(base.Engine):
         "--profiler-config": "adds endpoints that write files",
         "--enable-tokenizer-info-endpoint": "shows the chat template to every client",
     }
+    whole_flags = frozenset({"--reasoning-parser"})
     owned_env: ClassVar[Mapping[str, str]] = {
         "VLLM_API_KEY": "it is a secret; put it into env_file",
     }
