@@ -15,9 +15,9 @@ from gates import catalog
 
 def main(argv: list[str]) -> int:
     if argv and argv[0] in catalog.BUILT_IN:
-        from gates.program import judge
+        from gates import program
 
-        return judge(argv[0], sys.stdin.buffer, sys.stdout, sys.stderr)
+        return program.main(argv[0])
     from gates.command import command
 
     return command(argv)

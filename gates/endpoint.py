@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gates.errors import GateUsageError
 from gates.wire import (
     DEFAULT_LIMIT_BYTES,
     Exchange,
@@ -22,6 +23,7 @@ from gates.wire import (
     encode_body,
     encode_request,
     parse_endpoint,
+    reason,
     resolve,
 )
 
@@ -38,9 +40,14 @@ class Endpoint:
     target: Target
     api_key: str | None = None
 
+    def __post_init__(self) -> None:
+        key = self.api_key
+        if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
+            raise GateUsageError("The API key is empty, or holds a blank or a character that no HTTP header may carry.")
+
     @classmethod
     def at(cls, endpoint: str, api_key: str | None = None) -> Endpoint:
-        """Raises `GateUsageError` when `endpoint` is no http URL."""
+        """Raises `GateUsageError` when `endpoint` is no http URL or the key is none."""
         return cls(parse_endpoint(endpoint), api_key)
 
     def chat(self, body: Mapping[str, Any], *, timeout_s: float, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Exchange:
@@ -90,7 +97,7 @@ def _connect(target: Target, deadline_s: float) -> socket.socket | Failure:
     except TimeoutError:
         return Failure("port", f"nobody accepted a connection on {where} before the deadline")
     except (OSError, OverflowError) as error:
-        return Failure("port", f"no connection to {where}: {_reason(error)}")
+        return Failure("port", f"no connection to {where}: {reason(error)}")
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection if target.scheme == "http" else _secure(connection, target, where)
 
@@ -101,7 +108,7 @@ def _secure(connection: socket.socket, target: Target, where: str) -> socket.soc
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         connection.close()
         plain = "; does it speak plain http?" if isinstance(error, ssl.SSLError) else ""
-        return Failure("port", f"no TLS connection to {where}: {_reason(error)}{plain}")
+        return Failure("port", f"no TLS connection to {where}: {reason(error)}{plain}")
 
 
 def _converse(connection: socket.socket, wire: bytes, recorder: Recorder, deadline_s: float, timeout_s: float) -> float:
@@ -123,7 +130,7 @@ def _converse(connection: socket.socket, wire: bytes, recorder: Recorder, deadli
     except TimeoutError:
         recorder.failure = Failure("timeout", _where_it_stood(recorder, timeout_s))
     except (OSError, ValueError) as error:
-        recorder.failure = Failure("http", f"the connection broke: {_reason(error)}")
+        recorder.failure = Failure("http", f"the connection broke: {reason(error)}")
     return sent_at_s
 
 
@@ -133,11 +140,3 @@ def _where_it_stood(recorder: Recorder, timeout_s: float) -> str:
     if not recorder.size_bytes:
         return f"HTTP {recorder.status} and its headers came, but no byte of content within {timeout_s:g} s"
     return f"the answer had not ended after {timeout_s:g} s ({recorder.size_bytes} bytes had come)"
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, ConnectionResetError | BrokenPipeError):
-        return "reset by the server"
-    return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error) or type(error).__name__)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import uvloop
 
-from gates.wire import DEFAULT_LIMIT_BYTES, Exchange, Failure, Recorder, encode_body, encode_request, resolve
+from gates.wire import DEFAULT_LIMIT_BYTES, Exchange, Failure, Recorder, encode_body, encode_request, reason, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -86,7 +86,9 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._recorder is not None:
             if exc is not None and not self._recorder.complete:
-                self._recorder.failure = self._recorder.failure or Failure("http", f"the connection broke: {exc}")
+                self._recorder.failure = self._recorder.failure or Failure(
+                    "http", f"the connection broke: {reason(exc)}"
+                )
             self._recorder.end_of_stream()
             self._finish()
 
@@ -150,7 +152,7 @@ class LoadClient:
         except TimeoutError:
             return Failure("port", f"nobody accepted a connection on {target.authority} before the deadline")
         except OSError as error:
-            return Failure("port", f"no connection to {target.authority}: {error}")
+            return Failure("port", f"no connection to {target.authority}: {reason(error)}")
         return None
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import time
 import traceback
 from typing import IO
+
+import psutil
 
 from gates import catalog
 from gates.contract import MAX_DOCUMENT_BYTES, GateRequest, Verdict, VerdictKind, broken, parse_request
@@ -11,24 +15,30 @@ from gates.errors import GateUsageError
 from gates.trial import CannotJudgeError, DeadlineError, Trial, open_trial
 
 
-def judge(name: str, stdin: IO[bytes], stdout: IO[str], stderr: IO[str]) -> int:
+def main(name: str) -> int:
+    """The gate `name` as this process; returns its exit code."""
+    age_s = max(0.0, time.time() - psutil.Process().create_time())
+    return judge(name, sys.stdin.buffer, sys.stdout, sys.stderr, age_s=age_s)
+
+
+def judge(name: str, stdin: IO[bytes], stdout: IO[str], stderr: IO[str], *, age_s: float = 0.0) -> int:
     """Read the request, run gate `name`, write the verdict; the exit code of the verdict."""
     try:
         request = parse_request(stdin.read(MAX_DOCUMENT_BYTES))
     except ValueError as error:
         verdict = broken(name, str(error))
     else:
-        verdict = _verdict(name, request, stderr)
+        verdict = _verdict(name, request, stderr, age_s)
     stdout.write(verdict.to_json() + "\n")
     stdout.flush()
     return verdict.exit_code
 
 
-def _verdict(name: str, request: GateRequest, stderr: IO[str]) -> Verdict:
+def _verdict(name: str, request: GateRequest, stderr: IO[str], age_s: float) -> Verdict:
     if request.gate != name:
         return broken(name, f"The request is for gate {request.gate!r}; this is {name!r}.")
     try:
-        trial = open_trial(request, stderr)
+        trial = open_trial(request, stderr, age_s=age_s)
     except GateUsageError as error:
         return broken(name, str(error))
     return _run(trial, stderr)

@@ -65,6 +65,8 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
     is wrong; everything the endpoint or a gate does wrong is in the report.
     """
     parse_endpoint(endpoint)
+    if not model or not model.isprintable():
+        raise GateUsageError(f"The model name {model!r} is empty or not printable; expected a served model name.")
     read_capability(capability or {})
     chosen = profile if isinstance(profile, Profile) else load(profile)
     if only:

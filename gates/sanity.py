@@ -138,8 +138,6 @@ def prose_problem(text: str, min_chars: int) -> str | None:
 
 def _odd(answer: Answer) -> str | None:
     reply = answer.reply
-    if not reply.answered:
-        return reply.breaches[0].sentence
     if reply.finish_reason == "length" and reply.reasoning.strip() and not reply.content.strip():
         return "the answer was still thinking when it reached max_tokens"
-    return next((breach.sentence for breach in answer.breaches if breach.by_model), None)
+    return answer.first_problem

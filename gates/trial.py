@@ -51,6 +51,14 @@ class Answer:
         """Breaches that only a server can commit: one is enough."""
         return tuple(breach for breach in self.breaches if not breach.by_model)
 
+    @property
+    def first_problem(self) -> str | None:
+        """What makes this answer no answer at all, or a wrong one whatever was asked; transport comes first."""
+        broken = next((breach.sentence for breach in self.breaches if breach.rule == "P08"), None)
+        if broken is None and not self.reply.answered:
+            return self.reply.breaches[0].sentence
+        return broken or next((breach.sentence for breach in self.breaches if breach.by_model), None)
+
 
 @dataclass
 class Trial:
@@ -162,8 +170,11 @@ class Trial:
         self.progress.flush()
 
 
-def open_trial(request: GateRequest, progress: IO[str]) -> Trial:
-    """Raises `GateUsageError` when the request cannot be worked on."""
+def open_trial(request: GateRequest, progress: IO[str], *, age_s: float = 0.0) -> Trial:
+    """Raises `GateUsageError` when the request cannot be worked on.
+
+    `age_s` is how long the gate's process has lived: whoever set the deadline counts from its start.
+    """
     api_key = _api_key(request.api_key_env)
     now_s = time.monotonic()
     # A gate ends a little before it would be ended, so that what it saw is not lost.
@@ -174,7 +185,7 @@ def open_trial(request: GateRequest, progress: IO[str]) -> Trial:
         capability=read_capability(request.capability),
         evidence=Evidence(Path(request.evidence_dir), Redactor(api_key), request.api_key_env),
         progress=progress,
-        ends_at_s=now_s + request.deadline_s - reserve_s,
+        ends_at_s=now_s + request.deadline_s - reserve_s - age_s,
         started_at=datetime.now(UTC),
         started_s=now_s,
     )
@@ -205,8 +216,6 @@ def _api_key(variable: str | None) -> str | None:
     key = os.environ.get(variable, "").strip()
     if not key:
         raise GateUsageError(f"The environment variable {variable} should hold the API key and is empty or not set.")
-    if not key.isprintable() or not key.isascii() or " " in key:
-        raise GateUsageError(f"The API key in {variable} holds a blank or a character that no HTTP header may carry.")
     return key
 
 

@@ -10,7 +10,6 @@ import ipaddress
 import json
 import socket
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
@@ -258,5 +257,10 @@ def _look_up(target: Target, timeout_s: float) -> tuple[str, int] | Failure:
     return Failure("host", f"the host name {target.host!r} did not resolve within {timeout_s:.1f} s")
 
 
-def monotonic_s() -> float:
-    return time.monotonic()
+def reason(error: BaseException) -> str:
+    """What the operating system or TLS said, without numbers and brackets."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, ConnectionResetError | BrokenPipeError):
+        return "reset by the server"
+    return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error) or type(error).__name__)

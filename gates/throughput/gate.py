@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gates import load_client
 from gates.contract import VerdictKind
-from gates.load_client import LoadClient, SelfCheck
+from gates.load_client import ClientCost, LoadClient, SelfCheck
 from gates.strict import StrictModel, read_model
 from gates.throughput.judge import Judgement, against_baseline, against_ceiling, against_floor
 from gates.throughput.measure import Cell, Request, read_request, summary
@@ -68,7 +68,10 @@ def run(trial: Trial) -> Verdict:
         trial.measurements[f"c{rung.concurrency}"] = numbers = summary(cell)
         _judge(trial, settings, rung, cell, numbers)
     for rung in settings.ladder[len(cells) :]:
-        trial.check(f"c{rung.concurrency}.rounds", VerdictKind.INCONCLUSIVE, "not measured: the time was up")
+        if cells and not cells[-1].samples:
+            trial.skip(f"c{rung.concurrency}", f"c{cells[-1].concurrency} gave no sample")
+        else:
+            trial.check(f"c{rung.concurrency}", VerdictKind.INCONCLUSIVE, "not measured: the time was up")
     return trial.verdict(_headline(trial.measurements))
 
 
@@ -92,13 +95,15 @@ async def _measure_rung(trial: Trial, settings: ThroughputSettings, rung: Rung, 
         return await client.wave(bodies, deadline_s=deadline_s)
 
     # The first request of a shape compiles, and the first of a connection connects: neither is what users see.
-    warmup = await wave(16)
+    warmup = tuple(read_request(exchange) for exchange in await wave(16))
     rounds: list[tuple[Request, ...]] = []
+    if all(request.problem for request in warmup):
+        return Cell(rung.concurrency, (warmup,), ClientCost(0.0, 0.0))
     async with SelfCheck() as check:
         for number in range(rung.rounds):
             if trial.remaining_s() <= 0 or (rounds and all(r.problem for r in rounds[-1])):
                 break
-            exchanges = warmup if all(e.status is None for e in warmup) else await wave(settings.max_tokens)
+            exchanges = await wave(settings.max_tokens)
             rounds.append(tuple(read_request(exchange) for exchange in exchanges))
             trial.say(f"c{rung.concurrency}: round {number + 1} of {rung.rounds}")
     return Cell(rung.concurrency, tuple(rounds), check.cost())

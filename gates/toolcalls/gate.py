@@ -159,13 +159,10 @@ def _body(
 def call_problem(answer: Answer, case: Case) -> str | None:
     """What is wrong with the answer to the question, in the order in which faults hide one another."""
     reply = answer.reply
-    if not reply.answered:
-        return reply.breaches[0].sentence
+    if answer.first_problem:
+        return answer.first_problem
     if not reply.calls:
         return no_call_reason(reply)
-    odd = next((b.sentence for b in answer.breaches if b.by_model), None)
-    if odd:
-        return odd
     if len(reply.calls) > 1:
         return f"{len(reply.calls)} calls came ({', '.join(call.name for call in reply.calls)}); expected one"
     call = reply.calls[0]
@@ -214,11 +211,8 @@ def no_call_reason(reply: Reply) -> str:
 def feedback_problem(answer: Answer, case: Case) -> str | None:
     """What is wrong with the answer to a tool's result."""
     reply = answer.reply
-    if not reply.answered:
-        return reply.breaches[0].sentence
-    odd = next((b.sentence for b in answer.breaches if b.by_model), None)
-    if odd:
-        return odd
+    if answer.first_problem:
+        return answer.first_problem
     if reply.calls:
         return f"instead of an answer to the result came another call of {reply.calls[0].name}"
     if not reply.content.strip():
@@ -266,8 +260,8 @@ def _judge_required(trial: Trial, settings: ToolcallSettings, mode: _Mode) -> No
 
 def _required_problem(answer: Answer) -> str | None:
     reply = answer.reply
-    if not reply.answered:
-        return reply.breaches[0].sentence
+    if answer.first_problem:
+        return answer.first_problem
     if not reply.calls:
         return no_call_reason(reply)
     schemas = {
