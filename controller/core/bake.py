@@ -32,7 +32,7 @@ def _too_slow(value_s: float, baseline_s: float, policy: Policy) -> bool:
 
 
 def _probe_problem(name: str, probe: ProbeSeen | None, since_s: float, now_s: float, fresh_s: float) -> str | None:
-    if probe is None or probe.at_s < since_s:
+    if probe is None or probe.started_at_s < since_s:
         return f"{name} has not been probed since the cutover" if now_s - since_s > fresh_s else None
     if not probe.ok:
         return f"{name} fails its probe ({probe.layer}: {probe.sentence})"

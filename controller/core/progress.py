@@ -260,7 +260,8 @@ def baking(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
     bake = rollout.bake
     if bake.bad_streak >= policy.bake_bad_in_row:
         return move(rollout, Event.WORSE, f"{bake.bad_streak} bad samples in a row: {bake.last}")
-    since_s = rollout.decided_at_s if rollout.decided_at_s is not None else rollout.phase_since_s
+    # What was asked before the front door had the new route says nothing about the new release.
+    since_s = rollout.switched_at_s if rollout.switched_at_s is not None else seen.now.boot_s
     lasted_s = seen.now.boot_s - rollout.phase_since_s
     asked_s = bake_s(rollout, policy)
     if lasted_s >= asked_s and bake.samples > 0 and bake.bad_streak == 0:

@@ -1,0 +1,31 @@
+"""`cutover demo`: the whole mission in under two minutes, with clients talking to it all the time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def main(engine: str = "emulator", *, yes: bool = False, as_json: bool = False, keep: Path | None = None) -> int:
+    """Play the demo on emulated engines, or on real vLLM on the CPU; returns the exit code.
+
+    `keep`: directory that keeps everything (journal, logs, evidence); else a temporary one is used and removed.
+    """
+    from rich.console import Console
+
+    from .acts import emulated
+    from .show import Play, play
+
+    console = Console(stderr=as_json, highlight=False)
+    if engine == "vllm":
+        from .vllm import vllm_play
+
+        show = vllm_play(console, yes=yes)
+        return play(show, console, as_json=as_json, keep=keep) if show else 1
+    settings = {
+        "gpus": {"kind": "none", "count": 4},
+        "bake": {"seconds": 8, "interval_s": 1},
+        "drain_s": 60,
+        "start_s": 60,
+    }
+    show = Play(emulated(), model="demo", streams=16, max_tokens=160, settings=settings, act_timeout_s=120.0)
+    return play(show, console, as_json=as_json, keep=keep)

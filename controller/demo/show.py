@@ -1,0 +1,178 @@
+"""Plays the acts, tells each step as it happens, and draws the closing table."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import ExitCode
+from .acts import Act
+from .stage import Clients, Stage, StageError
+
+LOUD = frozenset({"RecordSample", "MarkReady", "SetRoute", "Retire", "StopAttempt", "MarkStopped", "RecordSwitch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What came of one act."""
+
+    title: str
+    release: str
+    expected: str
+    outcome: str
+    why: str
+    took_s: float
+    start_s: float | None
+    switch_s: float | None
+    rollback_s: float | None
+
+    @property
+    def as_expected(self) -> bool:
+        return self.outcome == self.expected
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """Everything needed to put acts on a stage."""
+
+    acts: Sequence[Act]
+    model: str
+    streams: int
+    max_tokens: int
+    settings: Mapping[str, Any]
+    act_timeout_s: float
+
+
+def play(show: Play, console: Console, *, as_json: bool, keep: Path | None) -> int:
+    """Run the whole demo in a directory of its own; returns the exit code."""
+    began_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="cutover-demo-") as temporary:
+        stage = Stage(keep or Path(temporary), show.settings)
+        try:
+            stage.start_daemon()
+            console.print(f"[dim]daemon and front door are up, public address http://{stage.config.public}[/]")
+            scenes, tally = _act_all(show, stage, console)
+        finally:
+            stage.close()
+    answer = {
+        "schema": 1,
+        "seconds": round(time.monotonic() - began_s, 1),
+        "acts": [{**asdict(scene), "as_expected": scene.as_expected} for scene in scenes],
+        "clients": tally,
+    }
+    if as_json:
+        print(json.dumps(answer, indent=2))  # noqa: T201 - the answer of the command
+    else:
+        _close(scenes, tally, float(answer["seconds"]), console)  # type: ignore[arg-type]
+    clean = tally.get("failed") == 0 and tally.get("truncated") == 0 and tally.get("leaked") == 0
+    return ExitCode.DONE if clean and all(scene.as_expected for scene in scenes) else ExitCode.FAILED
+
+
+def _act_all(show: Play, stage: Stage, console: Console) -> tuple[list[Scene], dict[str, Any]]:
+    clients: Clients | None = None
+    scenes: list[Scene] = []
+    try:
+        for number, act in enumerate(show.acts, 1):
+            console.print(f"\n[bold]{number}. {act.title}[/]")
+            scenes.append(_perform(act, stage, console, show.act_timeout_s))
+            if clients is None:
+                log = stage.directory / "clients.log"
+                clients = Clients(f"http://{stage.config.public}", show.model, show.streams, show.max_tokens, log)
+                console.print(f"[dim]{show.streams} streams talk to it from now on, all the time[/]")
+            else:
+                _say_clients(clients.tally(), console)
+    finally:
+        tally = clients.stop() if clients else {}
+    return scenes, tally
+
+
+def _perform(act: Act, stage: Stage, console: Console, timeout_s: float) -> Scene:
+    began_s = time.monotonic()
+    after = int(stage.get("/v1/events?limit=1&after=999999999")["last"])
+    if act.topology:
+        rollout_id = stage.propose(act.topology, act.source, gates=act.gates, **act.options)
+    else:
+        rollout_id = str(stage.post("/v1/rollback")["rollout"]["id"])
+    end_s = began_s + timeout_s
+    while True:
+        answer = stage.get(f"/v1/events?after={after}&wait_s=1")
+        after = int(answer["last"])
+        for event in answer["events"]:
+            _say(event, console, time.monotonic() - began_s)
+        rollout = stage.rollout(rollout_id)
+        settled = rollout["over"] and (rollout["phase"] != "rolled_back" or "rollback_s" in rollout["times"])
+        if settled:
+            break
+        if time.monotonic() > end_s:
+            raise StageError(f"{rollout_id} is still {rollout['phase']} after {timeout_s:.0f} s: {rollout['why']}")
+    times = rollout["times"]
+    scene = Scene(
+        title=act.title,
+        release=rollout["release"],
+        expected=act.expected,
+        outcome=rollout["phase"],
+        why=rollout["why"] if rollout["phase"] != "rolled_back" else _reason(rollout),
+        took_s=round(time.monotonic() - began_s, 1),
+        start_s=times.get("starting"),
+        switch_s=times.get("switch_s"),
+        rollback_s=times.get("rollback_s"),
+    )
+    colour = "green" if scene.as_expected else "red"
+    console.print(f"   [{colour}]→ {scene.outcome}[/]  {scene.why}" + (f"  [dim]({act.moral})[/]" if act.moral else ""))
+    return scene
+
+
+def _reason(rollout: Mapping[str, Any]) -> str:
+    """Why it was rolled back, not that it was."""
+    moves = [e["why"] for e in rollout["events"] if e["action"] == "Move"]
+    return str(moves[-1] if moves else rollout["why"])
+
+
+def _say(event: Mapping[str, Any], console: Console, at_s: float) -> None:
+    style = "dim" if event["action"] in LOUD else "default"
+    console.print(f"   [{style}]{at_s:5.1f} s  {event['why']}[/]", highlight=False)
+
+
+def _say_clients(tally: Mapping[str, Any], console: Console) -> None:
+    console.print(
+        f"   [dim]clients so far: {tally['sent']} requests sent, {tally['failed']} failed, "
+        f"{tally['truncated']} truncated, largest gap {tally['largest_gap_s'] * 1000:.0f} ms[/]"
+    )
+
+
+def _close(scenes: Sequence[Scene], tally: Mapping[str, Any], took_s: float, console: Console) -> None:
+    table = Table(title=f"What was decided, and why ({took_s:.0f} s)", title_justify="left", expand=False)
+    for column in ("act", "release", "decided", "why", "start", "switch", "rollback"):
+        table.add_column(
+            column, overflow="fold", justify="right" if column in {"start", "switch", "rollback"} else "left"
+        )
+    for number, scene in enumerate(scenes, 1):
+        colour = "green" if scene.as_expected else "red"
+        decided = f"[{colour}]{scene.outcome}[/]"
+        times = (_seconds(scene.start_s), _seconds(scene.switch_s), _seconds(scene.rollback_s))
+        table.add_row(str(number), scene.release, decided, scene.why, *times)
+    console.print()
+    console.print(table)
+    console.print(
+        f"clients: [bold]{tally.get('sent', 0)}[/] requests sent, "
+        f"[bold]{tally.get('failed', 0)}[/] failed, [bold]{tally.get('truncated', 0)}[/] truncated, "
+        f"{tally.get('leaked', 0)} with leaked thinking; {tally.get('tokens', 0)} pieces of text, "
+        f"largest gap in any stream {tally.get('largest_gap_s', 0) * 1000:.0f} ms, "
+        f"longest wait for a first token {tally.get('longest_first_token_s', 0) * 1000:.0f} ms"
+    )
+    if tally.get("first_problem"):
+        console.print(f"[red]first problem: {tally['first_problem']}[/]")
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
