@@ -1,6 +1,8 @@
 """`python -m controller` is `cutover`."""
 
+import sys
+
 from .cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

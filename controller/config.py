@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from launch.errors import LaunchError
 from launch.strict_yaml import Document, dotted, read
@@ -19,21 +19,21 @@ from .errors import UsageError
 Seconds = Annotated[float, Field(gt=0)]
 
 
-def _address(value: str) -> str:
-    host, _, port = value.rpartition(":")
+def _address(value: object) -> str:
+    host, _, port = str(value).rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError("expected host:port, for example 127.0.0.1:8000")
-    return value
+    return str(value)
 
 
-def _port_range(value: str) -> str:
-    first, _, last = value.partition("-")
+def _port_range(value: object) -> str:
+    first, _, last = str(value).partition("-")
     if not (first.isdigit() and last.isdigit() and 1024 <= int(first) < int(last) < 65536):
         raise ValueError("expected first-last, for example 18000-18999")
-    return value
+    return str(value)
 
 
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, BeforeValidator(_address)]
 
 
 class _Strict(BaseModel):
@@ -70,7 +70,7 @@ class Config(_Strict):
     socket_group: str | None = None  # who may talk to the daemon besides its own user
     public: Address = "127.0.0.1:8000"
     preview: Address = "127.0.0.1:8009"
-    instance_ports: Annotated[str, AfterValidator(_port_range)] = "18000-18999"
+    instance_ports: Annotated[str, BeforeValidator(_port_range)] = "18000-18999"
     slots: Annotated[int, Field(ge=2, le=256)] = 32
     gpus: Gpus = Gpus()
     haproxy: Path | None = None

@@ -1,0 +1,66 @@
+"""`cutover.yaml`: defaults, places, and refusals that name file, line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.config import load_config
+from controller.errors import ExitCode, UsageError
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "cutover.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_works_without_a_file(tmp_path):
+    config = load_config(None, {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run")})
+    assert (config.public, config.preview, config.slots) == ("127.0.0.1:8000", "127.0.0.1:8009", 32)
+    assert config.policy.port_first == 18000
+    assert config.policy.bake_s == 600.0
+
+
+def test_places_in_order(tmp_path):
+    named = write(tmp_path, "public: 127.0.0.1:1111\n")
+    usual = tmp_path / ".config" / "cutover" / "cutover.yaml"
+    usual.parent.mkdir(parents=True)
+    usual.write_text("public: 127.0.0.1:2222\n")
+    environment = {"HOME": str(tmp_path)}
+    if not Path("/etc/cutover/cutover.yaml").exists():
+        assert load_config(None, environment).public.endswith("2222")
+    assert load_config(None, {**environment, "CUTOVER_CONFIG": str(named)}).public.endswith("1111")
+    assert load_config(usual, {**environment, "CUTOVER_CONFIG": str(named)}).public.endswith("2222")
+
+
+def test_a_state_directory_of_ones_own_has_a_socket_of_its_own(tmp_path):
+    config = load_config(write(tmp_path, f"state_dir: {tmp_path}/s\n"), {})
+    assert config.socket == tmp_path / "s" / "cutover.sock"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("publik: 127.0.0.1:8000", r":1: unknown key `publik`; did you mean `public`\?"),
+        ("slots: 32\nbake: {secons: 3}", r":2: unknown key `bake.secons`; did you mean `seconds`\?"),
+        ("public: somewhere", r"`public`: expected host:port"),
+        ("instance_ports: 18000", "expected first-last"),
+        ("retry_after_s: 300", "less than or equal to 60"),
+        ("gpus: {kind: amd}", "`gpus.kind`"),
+        ("slots: 3\nslots: 4", "slots"),
+        ("a: &x 1\nb: *x", "alias"),
+        ("public: [", "cutover.yaml"),
+    ],
+)
+def test_refusals(tmp_path, text, expected):
+    with pytest.raises(UsageError, match=expected) as caught:
+        load_config(write(tmp_path, text), {})
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_config(tmp_path / "nowhere.yaml", {})
