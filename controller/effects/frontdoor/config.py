@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RETRY_BYTES = 262144
 _ERRORS = (  # status, code, type, message; 503 is in the template, it carries Retry-After
-    (400, "bad_request", "invalid_request_error", "the request is not valid HTTP, or its headers are too large"),
+    (400, "bad_request", "invalid_request_error", "the request is not valid"),
     (404, "not_found", "invalid_request_error", "this path is not served here"),
     (405, "method_not_allowed", "invalid_request_error", "this method is not served on this path"),
     (408, "request_timeout", "invalid_request_error", "the request did not arrive in time"),
@@ -56,8 +56,9 @@ def render(settings: DoorSettings) -> str:
     return text
 
 
-def packaged_lua() -> str:
-    return _packaged("hold.lua")
+def fixed_files(settings: DoorSettings) -> dict[str, str]:
+    """What every start writes anew, by file name."""
+    return {"haproxy.cfg": render(settings), "hold.lua": _packaged("hold.lua")}
 
 
 def first_files(settings: DoorSettings) -> dict[str, str]:
@@ -81,10 +82,10 @@ def committed_files(seen: Snapshot) -> dict[str, str]:
 def write_if_different(path: Path, text: str) -> bool:
     """Atomically; a reader sees the old file or the new one."""
     with contextlib.suppress(FileNotFoundError):
-        if path.read_text() == text:
+        if path.read_bytes() == text.encode():
             return False
     new = path.with_name(f"{path.name}.new")
-    new.write_text(text)
+    new.write_bytes(text.encode())
     new.chmod(0o600)
     new.replace(path)
     return True

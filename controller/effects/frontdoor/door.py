@@ -11,7 +11,7 @@ from .accesslog import Follower
 from .address import check_free
 from .binary import find_binary
 from .changes import changes
-from .config import committed_files, first_files, packaged_lua, render, write_if_different
+from .config import committed_files, first_files, fixed_files, render, write_if_different
 from .errors import DoorError, DoorSettingsError
 from .process import DoorProcess, started_at_s
 from .runtime import RuntimeSocket
@@ -145,8 +145,8 @@ class FrontDoor:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._process.run_dir.mkdir(mode=0o700, exist_ok=True)
-            write_if_different(directory / "haproxy.cfg", render(self.settings))
-            write_if_different(directory / "hold.lua", packaged_lua())
+            for name, text in fixed_files(self.settings).items():
+                write_if_different(directory / name, text)
             for name, text in first_files(self.settings).items():
                 if not (directory / name).exists():
                     write_if_different(directory / name, text)

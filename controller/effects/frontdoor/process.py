@@ -36,9 +36,7 @@ class DoorProcess:
     def start(self, argv: Sequence[str]) -> None:
         try:
             attempts.start(
-                AttemptSpec(
-                    attempt_id=ATTEMPT_ID, run_dir=self.run_dir, argv=tuple(argv), grace_s=_GRACE_S, keep=True
-                )
+                AttemptSpec(attempt_id=ATTEMPT_ID, run_dir=self.run_dir, argv=tuple(argv), grace_s=_GRACE_S, keep=True)
             )
         except LaunchError as error:
             raise DoorError(f"the front door cannot be started: {error}") from error
@@ -51,7 +49,9 @@ class DoorProcess:
             if seen.status is Status.STRAYS:  # its shim is dead: nobody else would end it
                 attempts.kill_strays(self.run_dir, force=False)
             if time.monotonic() > deadline_s:
-                raise DoorError(f"the front door did not end within {_STOP_TIMEOUT_S:.0f} s; its processes: {seen.pids}")
+                raise DoorError(
+                    f"the front door did not end within {_STOP_TIMEOUT_S:.0f} s; its processes: {seen.pids}"
+                )
             time.sleep(0.02)
 
     def last_words(self) -> str:

@@ -72,9 +72,10 @@ class TrafficCounter:
         self._last_end_s = 0.0
 
     def since(self, since_s: float) -> Mapping[str, Traffic]:
-        """By attempt: requests that ended at ``since_s`` (boot time clock) or later; "" has those no engine was asked.
+        """By attempt: requests that ended at ``since_s`` (boot time clock) or later. One without any is absent.
 
-        An attempt without such a request is absent. At most the last 100,000 of an attempt are remembered.
+        "" has what the door answered itself: refused, waited too long, not on the list, and, as 5xx, what every engine
+        it was given to went away from. At most the last 100,000 requests of an attempt are remembered.
         """
         self._take_in()
         found = ((attempt, tally.since(since_s, attempt)) for attempt, tally in self._tallies.items())

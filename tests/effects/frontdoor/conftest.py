@@ -109,7 +109,9 @@ class Engine:
         seen = Seen(method, target, headers, len(body))
         self.seen.append(seen)
         if method == "GET":
-            return await self._plain(writer, 404 if target == "/health" else 200, json.dumps({"id": self.name}).encode())
+            return await self._plain(
+                writer, 404 if target == "/health" else 200, json.dumps({"id": self.name}).encode()
+            )
         return await self._generate(reader, writer, json.loads(body), seen)
 
     async def _body(self, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
@@ -269,6 +271,12 @@ def run(work: Awaitable[Any]) -> Any:
     return asyncio.run(bounded())
 
 
+async def until(condition: Callable[[], Any]) -> None:
+    """:func:`wait_for` inside a running loop; bounded by :func:`run`."""
+    while not condition():  # noqa: ASYNC110  # the condition is in another process
+        await asyncio.sleep(0.02)
+
+
 # --------------------------------------------------------------------------------------------------------- fixtures
 
 
@@ -279,6 +287,7 @@ class Tools:
     request = staticmethod(request)
     raw = staticmethod(raw)
     run = staticmethod(run)
+    until = staticmethod(until)
     wait_for = staticmethod(wait_for)
     free_port = staticmethod(free_port)
 

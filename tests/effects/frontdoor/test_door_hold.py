@@ -12,7 +12,7 @@ from controller.core.route import Mode, Route, SlotState
 
 
 async def _held(door, wanted):
-    while door.read().held != wanted:
+    while door.read().held != wanted:  # noqa: ASYNC110  # counted in another process
         await asyncio.sleep(0.02)
 
 
@@ -23,8 +23,7 @@ def test_a_swap_holds_requests_and_loses_none(doors, engines, slot_of, tools):
 
     async def scenario():
         before = [asyncio.create_task(tools.request(door.port, tokens=20, interval_s=0.05)) for _ in range(4)]
-        while blue.open < 4:
-            await asyncio.sleep(0.01)
+        await tools.until(lambda: blue.open >= 4)
         await asyncio.to_thread(door.apply, Route(2, (slot_of(1, blue, state=SlotState.DRAIN),), mode=Mode.HOLD))
         during = [asyncio.create_task(tools.request(door.port, prompt="x" * 60_000)) for _ in range(12)]
         await _held(door, 12)
@@ -60,7 +59,7 @@ def test_a_request_waits_when_the_only_engine_died_and_is_served_by_the_next(doo
     blue, door = engines("blue"), doors()
     door.serve(slot_of(1, blue))
     blue.kill()
-    tools.wait_for(lambda: not door.read().public[0].up, "its death is seen")
+    tools.wait_for(lambda: tools.run(tools.request(door.port, "GET", "/health")).status == 503, "its death is seen")
 
     async def scenario():
         waiting = asyncio.create_task(tools.request(door.port))
@@ -103,7 +102,9 @@ def test_a_new_limit_needs_no_new_door(doors, tools):
     """Limits travel with the next route: the door that runs is not touched by a changed configuration."""
     door = doors(hold_s=60)
     door.apply(Route(1))
-    changed = type(door)(type(door.settings)(door.settings.directory, door.settings.public, door.settings.preview, hold_s=1))
+    changed = type(door)(
+        type(door.settings)(door.settings.directory, door.settings.public, door.settings.preview, hold_s=1)
+    )
     changed.ensure()
     changed.apply(Route(2))
     assert tools.run(tools.request(door.port)).status == 503
@@ -119,6 +120,13 @@ def test_refuse_is_at_once(doors, engines, slot_of, tools, with_servers):
     assert answer.error["code"] == ("switching" if with_servers else "no_model_live")
     assert time.monotonic() - began_s < 10
     assert blue.posts() == []
+
+
+def test_holding_for_a_switch_ends_in_a_503_that_says_so(doors, tools):
+    door = doors(hold_s=1)
+    door.apply(Route(1, mode=Mode.HOLD))
+    answer = tools.run(tools.request(door.port))
+    assert (answer.status, answer.error["code"], "retry-after" in answer.headers) == (503, "switching", True)
 
 
 def test_refuse_sends_those_away_who_wait_already(doors, tools):
@@ -168,12 +176,9 @@ def test_the_openai_client_retries_a_refusal_and_succeeds(doors, engines, slot_o
 
         async def scenario():
             asked = asyncio.create_task(
-                asyncio.to_thread(
-                    client.chat.completions.create, model="m", messages=[], extra_body={"stream": False}
-                )
+                asyncio.to_thread(client.chat.completions.create, model="m", messages=[], extra_body={"stream": False})
             )
-            while "switching" not in door.log.read_text() and not _refused(door):
-                await asyncio.sleep(0.02)
+            await tools.until(lambda: "switching" in door.log.read_text() or _refused(door))
             await asyncio.to_thread(door.apply, Route(3, (slot_of(1, blue),)))
             return await asked
 

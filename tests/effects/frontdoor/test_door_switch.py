@@ -23,13 +23,11 @@ def test_a_switch_under_16_streams_loses_nothing(doors, engines, slot_of, tools)
 
         users = [asyncio.create_task(user()) for _ in range(16)]
         long = [asyncio.create_task(tools.request(door.port, tokens=40, interval_s=0.05)) for _ in range(4)]
-        while len(blue.posts()) < 40:
-            await asyncio.sleep(0.02)
+        await tools.until(lambda: len(blue.posts()) >= 40)
         switched = Route(2, (slot_of(2, green), slot_of(1, blue, state=SlotState.DRAIN)))
         await asyncio.to_thread(door.apply, switched)
         seen_by_blue = len(blue.posts())  # the command has returned: from here on nothing new may come
-        while len(green.posts()) < 60:
-            await asyncio.sleep(0.02)
+        await tools.until(lambda: len(green.posts()) >= 60)
         still_on_blue = {slot.number: slot.in_flight for slot in door.read().public}[1]
         done.set()
         await asyncio.gather(*users)
@@ -51,9 +49,10 @@ def test_in_flight_is_the_truth(doors, engines, slot_of, tools):
     door.serve(slot_of(1, blue), slot_of(2, green))
 
     async def scenario():
-        streams = [asyncio.create_task(tools.request(door.port, tokens=10, first_s=1.0, interval_s=0.2)) for _ in range(9)]
-        while blue.open + green.open < 9:
-            await asyncio.sleep(0.01)
+        streams = [
+            asyncio.create_task(tools.request(door.port, tokens=10, first_s=1.0, interval_s=0.2)) for _ in range(9)
+        ]
+        await tools.until(lambda: blue.open + green.open >= 9)
         busy = {slot.number: slot.in_flight for slot in door.read().public}, {1: blue.open, 2: green.open}
         await asyncio.gather(*streams)
         return busy
@@ -134,8 +133,7 @@ def test_a_slot_can_be_cut(doors, engines, slot_of, tools):
 
     async def scenario():
         streams = [asyncio.create_task(tools.request(door.port, tokens=40, interval_s=0.05)) for _ in range(6)]
-        while blue.open + green.open < 6 or not blue.open:
-            await asyncio.sleep(0.01)
+        await tools.until(lambda: blue.open + green.open >= 6 and blue.open)
         open_on_blue = blue.open
         cut = await asyncio.to_thread(door.cut, 1)
         return open_on_blue, cut, await asyncio.gather(*streams)
@@ -160,9 +158,9 @@ def test_kill_9_comes_back_with_the_committed_route(doors, engines, slot_of, too
     assert (after.public, after.preview, after.mode) == (before.public, before.preview, before.mode)
     assert after.started_at_s >= before.started_at_s
     assert {tools.run(tools.request(door.port)).engine for _ in range(4)} == {"green"}
-    assert [line for line in (door.settings.directory / "ctl.map").read_text().split("\n") if "retry_after" in line] == [
-        "retry_after 17"
-    ]
+    assert [
+        line for line in (door.settings.directory / "ctl.map").read_text().split("\n") if "retry_after" in line
+    ] == ["retry_after 17"]
     changes_before = len(_slot_changes(door.log.read_text()))
     door.apply(route)  # the loop's next word finds nothing to change
     assert len(_slot_changes(door.log.read_text())) == changes_before
