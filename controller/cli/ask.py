@@ -1,0 +1,204 @@
+"""Commands that ask the daemon for something: they file it, say what to do next, and can wait for the outcome."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Json, RolloutId, Timeout, Wait
+from .session import Session, session_of
+
+if TYPE_CHECKING:
+    from .client import Client
+
+TopologyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The topology, a YAML file.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Even if it takes away a model name that users have now from live.")
+]
+
+
+def plan(ctx: typer.Context, file: TopologyFile, force: Force = False, as_json: Json = False) -> None:
+    """Show what proposing FILE would do.
+
+    Which cards, which steps, how long dark, what it costs to go back. Changes nothing.
+    """
+    session = session_of(ctx, as_json=as_json)
+    body = _topology(file)
+    client = session.client()
+    answer = client.post("/v1/plan", {**body, "force": force}, keyed=False)
+    if as_json:
+        session.emit(answer)
+        return
+    from .draw_plan import draw_plan
+    from .terminal import console
+
+    console().print(draw_plan(answer["plan"], client.get("/v1/status"), str(file)))
+
+
+def propose(  # noqa: PLR0913, PLR0917 - the options of a command
+    ctx: typer.Context,
+    file: TopologyFile,
+    wait: Wait = False,
+    timeout: Timeout = None,
+    plan_digest: Annotated[
+        str | None, typer.Option("--plan", metavar="DIGEST", help="Only if the plan is still this one; else refused.")
+    ] = None,
+    require_approval: Annotated[
+        bool, typer.Option("--require-approval", help="Stop before the cutover until `cutover approve`.")
+    ] = False,
+    bake: Annotated[
+        float | None, typer.Option("--bake", min=0.0, metavar="SECONDS", help="Watch that long after the cutover.")
+    ] = None,
+    gates: Annotated[
+        str | None, typer.Option("--gates", metavar="NAME|FILE", help="Another gate profile than the topology's.")
+    ] = None,
+    force: Force = False,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Kept with the rollout.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Propose FILE as the next live topology.
+
+    It is started beside what is live, judged by its gates, switched to, watched, and taken back if it is worse.
+    """
+    session = session_of(ctx, as_json=as_json)
+    body = {
+        **_topology(file),
+        "force": force,
+        "require_approval": require_approval,
+        "bake_s": bake,
+        "gates": _profile(gates),
+        "plan_digest": plan_digest,
+        "note": note,
+    }
+    client = session.client()
+    _filed(session, client, client.post("/v1/rollouts", body), wait=wait, timeout_s=timeout)
+
+
+def rollback(ctx: typer.Context, wait: Wait = False, timeout: Timeout = None, as_json: Json = False) -> None:
+    """Go back to the previous release.
+
+    At once where it is still warm, else it is started again first. During a bake: end the bake, and back.
+    """
+    session = session_of(ctx, as_json=as_json)
+    client = session.client()
+    _filed(session, client, client.post("/v1/rollback"), wait=wait, timeout_s=timeout, back=True)
+
+
+def restart(ctx: typer.Context, wait: Wait = False, timeout: Timeout = None, as_json: Json = False) -> None:
+    """Give the live release fresh processes.
+
+    By the way of every rollout: started beside the old ones, proved, switched to, watched.
+    """
+    session = session_of(ctx, as_json=as_json)
+    client = session.client()
+    _filed(session, client, client.post("/v1/restart"), wait=wait, timeout_s=timeout)
+
+
+def approve(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None:
+    """Let a rollout that waits for approval go on."""
+    session = session_of(ctx, as_json=as_json)
+    client = session.client()
+    _filed(session, client, client.post(f"/v1/rollouts/{_segment(rollout)}/approve"))
+
+
+def abort(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None:
+    """End a rollout.
+
+    Production stays, or comes back if it had been switched already.
+    """
+    session = session_of(ctx, as_json=as_json)
+    client = session.client()
+    _filed(session, client, client.post(f"/v1/rollouts/{_segment(rollout)}/abort"))
+
+
+def stop(
+    ctx: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; on a terminal it is asked otherwise.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take production out of service.
+
+    Live drains and stops, users get 503 until `cutover rollback`. The daemon and the front door go on.
+    """
+    session = session_of(ctx, as_json=as_json)
+    client = session.client()
+    if not yes and not as_json and sys.stdin.isatty():
+        live = client.get("/v1/status")["live"]
+        serving = live["release"] if live else "nothing"
+        typer.confirm(f"{serving} serves users now; stop it?", abort=True)
+    _said(session, client.post("/v1/stop", keyed=False))
+
+
+def freeze(
+    ctx: typer.Context,
+    why: Annotated[str, typer.Argument(metavar="WHY", help="What everybody is told who wonders.")],
+    as_json: Json = False,
+) -> None:
+    """Let nothing begin by itself until `cutover unfreeze`.
+
+    Queued proposals wait; what runs goes on; people may still roll back.
+    """
+    session = session_of(ctx, as_json=as_json)
+    _said(session, session.client().post("/v1/freeze", {"why": why}, keyed=False))
+
+
+def unfreeze(ctx: typer.Context, as_json: Json = False) -> None:
+    """Let the queue move again."""
+    session = session_of(ctx, as_json=as_json)
+    _said(session, session.client().post("/v1/unfreeze", keyed=False))
+
+
+def _topology(file: Path) -> dict[str, Any]:
+    """The file's text for the daemon. Read and checked here first: a mistake needs no daemon to be told."""
+    from launch import strict_yaml
+    from launch.topology import load
+
+    load(file)
+    with file.open("rb") as stream:
+        text = stream.read(strict_yaml.MAX_BYTES).decode()
+    return {"topology": text, "source": str(file)}
+
+
+def _profile(name: str | None) -> str | None:
+    """A file is meant as seen from here, not from where the daemon runs; names of profiles stay names."""
+    if name is None or ("/" not in name and not name.endswith((".yaml", ".yml"))):
+        return name
+    return str(Path(name).expanduser().absolute())
+
+
+def _segment(rollout_id: str) -> str:
+    from urllib.parse import quote
+
+    return quote(rollout_id, safe="")
+
+
+def _filed(
+    session: Session,
+    client: Client,
+    answer: dict[str, Any],
+    *,
+    wait: bool = False,
+    timeout_s: float | None = None,
+    back: bool = False,
+) -> None:
+    rollout = answer["rollout"]
+    if wait:
+        from .follow import wait_for
+
+        raise typer.Exit(wait_for(session, client, rollout["id"], timeout_s, back=back))
+    if session.as_json:
+        session.emit(answer)
+        return
+    more = f"; {answer['sentence']}" if answer["sentence"] else ""
+    sys.stdout.write(f"{rollout['id']} {rollout['kind']} {rollout['release']}{more}\n")
+    sys.stdout.write(f"follow it with `cutover watch {rollout['id']}`\n")
+
+
+def _said(session: Session, answer: dict[str, Any]) -> None:
+    if session.as_json:
+        session.emit(answer)
+    else:
+        sys.stdout.write(answer["sentence"] + "\n")

@@ -1,0 +1,246 @@
+"""What `cutover doctor` looks at, one function each. They read; nothing is started, changed or signalled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launch import attempts
+from launch.attempts import Status
+from launch.ports import is_bindable
+
+from ..config import Config
+from ..effects.frontdoor.address import Address, check_free
+from ..effects.frontdoor.binary import find_binary
+from ..effects.frontdoor.door import DoorError, DoorSettings, FrontDoor
+from ..effects.gpus import DeclaredInventory, GpuError, open_inventory
+
+MIN_FREE_BYTES = 2 << 30  # a capped log takes a quarter of a GiB, and an evening starts several engines
+_FRONT_DOOR = "front door"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`ok` is None where it could not be looked at; the sentence says why."""
+
+    name: str
+    ok: bool | None
+    sentence: str
+    remedy: str = ""
+
+
+Status_ = Mapping[str, Any]
+
+
+def state_directory(config: Config) -> Check:
+    directory = config.state_dir
+    try:
+        mode = directory.stat().st_mode
+    except FileNotFoundError:
+        parent = next((p for p in directory.parents if p.exists()), directory.parent)
+        if os.access(parent, os.W_OK | os.X_OK):
+            return Check("state directory", True, f"{directory} is not there yet; the daemon makes it")
+        return Check(
+            "state directory", False, f"{directory} is not there and {parent} cannot be written", _OWN_DIRECTORY
+        )
+    except OSError as error:
+        return Check("state directory", False, f"{directory}: {error.strerror}", _OWN_DIRECTORY)
+    if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        return Check("state directory", False, f"{directory} cannot be written by this user", _OWN_DIRECTORY)
+    if mode & stat.S_IWOTH:
+        return Check("state directory", False, f"everybody may write {directory}", f"chmod 0750 {directory}")
+    return Check("state directory", True, str(directory))
+
+
+_OWN_DIRECTORY = "run this as the daemon's user, or set `state_dir` to a directory that you own"
+
+
+def journal(config: Config) -> Check:
+    path = config.state_dir / "journal.sqlite"
+    if not os.access(path, os.F_OK):
+        return Check("journal", True, "none yet")
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as db:
+            said = str(db.execute("PRAGMA quick_check").fetchone()[0])
+            entries = db.execute("SELECT count(*) FROM journal").fetchone()[0] if said == "ok" else 0
+    except sqlite3.Error as error:
+        said, entries = str(error), 0
+    if said == "ok":
+        return Check("journal", True, f"{path} is sound, {entries} entries")
+    return Check(
+        "journal", False, f"{path}: {said}", "traffic is not touched; restore the file from a backup, or move it away"
+    )
+
+
+def haproxy(config: Config) -> Check:
+    try:
+        return Check("HAProxy", True, str(find_binary(config.haproxy)))
+    except DoorError as error:
+        return Check("HAProxy", False, str(error))
+
+
+def addresses(config: Config) -> Iterator[Check]:
+    """Public and preview address: ours, or to be had."""
+    door = FrontDoor(DoorSettings(directory=config.door_dir, public=config.public, preview=config.preview)).read()
+    for key, text in (("public", config.public), ("preview", config.preview)):
+        if door.alive:
+            yield Check(f"{key} address", True, f"{text}, served by our front door (pid {door.pid})")
+            continue
+        try:
+            check_free(Address.parse(text, key))
+        except DoorError as error:
+            yield Check(f"{key} address", False, str(error))
+        else:
+            yield Check(f"{key} address", True, f"{text} is free")
+
+
+def instance_ports(config: Config, taken: set[int]) -> Check:
+    """`taken`: first ports of attempts that run."""
+    policy = config.policy
+    block = policy.port_block
+    starts = range(policy.port_first, policy.port_last - block + 2, block)
+    others = [first for first in starts if first not in taken and not is_bindable(range(first, first + block))]
+    free = len(starts) - len(taken & set(starts)) - len(others)
+    text = f"{config.instance_ports}: {free} of {len(starts)} blocks of {block} are free"
+    own = {
+        Address.parse(address, key).port for key, address in (("public", config.public), ("preview", config.preview))
+    }
+    if own & set(range(policy.port_first, policy.port_last + 1)):
+        return Check("instance ports", False, f"{text}, and a public address lies among them", _OTHER_RANGE)
+    if not free:
+        return Check("instance ports", False, text, _OTHER_RANGE)
+    if others:
+        text += f"; somebody else is on {', '.join(str(first) for first in others[:4])}"
+    return Check("instance ports", True, text)
+
+
+_OTHER_RANGE = "set `instance_ports` to a range that nobody else uses"
+
+
+def gpus(config: Config, status: Status_ | None, ours: set[int]) -> Check:
+    if status is not None and status["gpus"]:
+        foreign = [text for gpu in status["gpus"] for text in gpu["foreign"]]
+        distrusted = [str(gpu["index"]) for gpu in status["gpus"] if not gpu["trusted"]]
+        return _gpus(f"{len(status['gpus'])} known to the daemon", foreign, distrusted)
+    try:
+        inventory = open_inventory(config.gpus)
+    except GpuError as error:
+        return Check("GPUs", False, str(error))
+    try:
+        cards = inventory.read(ours)
+    finally:
+        inventory.close()
+    if not cards:
+        return Check(
+            "GPUs", True, "none: only engines on the CPU can run (`gpus: {kind: none, count: N}` declares some)"
+        )
+    declared = isinstance(inventory, DeclaredInventory)
+    text = f"{len(cards)} declared" if declared else f"{len(cards)}, {inventory.facts()['driver']}"
+    foreign = [sentence for gpu in cards for sentence in gpu.foreign]
+    return _gpus(text, foreign, [str(gpu.index) for gpu in cards if not gpu.trusted])
+
+
+def _gpus(text: str, foreign: list[str], distrusted: list[str]) -> Check:
+    if distrusted:
+        remedy = "`nvidia-smi` says what the driver thinks"
+        return Check("GPUs", False, f"{text}; not trusted: {', '.join(distrusted)}", remedy)
+    if foreign:
+        remedy = "a card with a stranger on it is not used; end that process if nobody needs it"
+        return Check("GPUs", False, f"{text}; {'; '.join(foreign)}", remedy)
+    return Check("GPUs", True, text)
+
+
+def front_door(status: Status_ | None) -> Check:
+    if status is None:
+        return _not_asked(_FRONT_DOOR)
+    door = status["front_door"]
+    if door["alive"]:
+        return Check(_FRONT_DOOR, True, f"{door['public']} is {door['mode']}, pid {door['pid']}")
+    return Check(_FRONT_DOOR, False, str(door["why"]), "the daemon opens it again every second; its log says more")
+
+
+def live(status: Status_ | None) -> Check:
+    if status is None:
+        return _not_asked("live")
+    seat = status["live"]
+    if seat is None:
+        return Check("live", True, "nothing is live")
+    sick = [a for a in seat["attempts"] if not (a["probe"] and a["probe"]["ok"])]
+    if not seat["attempts"]:
+        return Check("live", False, f"{seat['release']} has no process", "`cutover restart`, or `cutover rollback`")
+    if not sick:
+        return Check("live", True, f"{seat['release']} generates on {len(seat['attempts'])} instances")
+    words = "; ".join(f"{a['id']} is {a['state']}: {_probe(a)}" for a in sick)
+    return Check("live", False, words, f"`cutover logs {sick[0]['id']}`; `cutover rollback` if users suffer")
+
+
+def _probe(attempt: Status_) -> str:
+    probe = attempt["probe"]
+    return f"{probe['layer']}, {probe['sentence']}" if probe else "no probe of it yet"
+
+
+def alarms(status: Status_ | None) -> Check:
+    if status is None:
+        return _not_asked("alarms")
+    raised = "; ".join(status["alarms"])
+    return Check("alarms", not raised, raised or "none", "`cutover status`; the daemon's log" if raised else "")
+
+
+def disk(config: Config) -> Check:
+    place = next((p for p in (config.state_dir, *config.state_dir.parents) if p.exists()), Path("/"))
+    free_bytes = shutil.disk_usage(place).free
+    text = f"{free_bytes / (1 << 30):.1f} GiB free at {place}"
+    enough = free_bytes >= MIN_FREE_BYTES
+    return Check("disk", enough, text, "" if enough else "make room: old run directories and evidence are below it")
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What runs below the state directory."""
+
+    running: Mapping[str, tuple[int, ...]]  # attempt or gate run → pids
+    strays: Mapping[str, tuple[int, ...]]
+
+
+def look_at_runs(config: Config) -> Runs:
+    running: dict[str, tuple[int, ...]] = {}
+    strays: dict[str, tuple[int, ...]] = {}
+    for parent in (config.runs_dir, config.gates_dir):
+        for folder in _folders(parent):
+            seen = attempts.observe(folder)
+            if seen.status is Status.RUNNING:
+                running[folder.name] = seen.pids
+            elif seen.pids:
+                strays[folder.name] = seen.pids
+    return Runs(running, strays)
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        return sorted(folder for folder in parent.iterdir() if folder.is_dir())
+    except OSError:
+        return []
+
+
+def strays(runs: Runs, held: set[str] | None) -> Check:
+    """`held`: attempts that the daemon knows to run; None when no daemon was asked."""
+    lost = dict(runs.strays)
+    if held is not None:
+        lost |= {name: pids for name, pids in runs.running.items() if name not in held}
+    if not lost:
+        return Check("strays", True, f"none; {len(runs.running)} of ours run")
+    words = "; ".join(f"{name}: pids {', '.join(map(str, pids)) or '—'}" for name, pids in lost.items())
+    first = next((str(pid) for pids in lost.values() for pid in pids), "PID")
+    remedy = "the daemon ends what an attempt left behind; else end them yourself" + f" (`kill {first}`)"
+    return Check("strays", False, f"processes of ours without an owner: {words}", remedy)
+
+
+def _not_asked(name: str) -> Check:
+    return Check(name, None, "not looked at: no daemon answers")

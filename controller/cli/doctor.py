@@ -1,0 +1,101 @@
+"""`cutover doctor`: is this box able to serve, and what would help. Works with and without a daemon."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import CutoverError
+from .options import Json
+from .session import Session, session_of
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from .checks import Check
+
+
+def doctor(ctx: typer.Context, as_json: Json = False) -> None:
+    """Look whether this box is in order; say what would help.
+
+    Exit code 1 when something is not. Works with and without a daemon.
+    """
+    session = session_of(ctx, as_json=as_json)
+    found = list(_checks(session))
+    healthy = all(check.ok is not False for check in found)
+    if as_json:
+        session.emit({"schema": 1, "ok": healthy, "checks": [asdict(check) for check in found]})
+    else:
+        _draw(found)
+    raise typer.Exit(0 if healthy else 1)
+
+
+def _checks(session: Session) -> Iterator[Check]:
+    from .checks import Check
+
+    try:
+        config = session.config()
+    except CutoverError as error:
+        yield Check("configuration", False, str(error), "nothing else can be looked at before that")
+        return
+    yield Check("configuration", True, config.source)
+    yield from _box(session, config)
+
+
+def _box(session: Session, config: Config) -> Iterator[Check]:
+    from . import checks
+
+    status, held, daemon = _ask_daemon(session)
+    runs = checks.look_at_runs(config)
+    ours = {pid for pids in runs.running.values() for pid in pids}
+    taken = {a["port"] for a in held.values()} if held is not None else set()
+    yield daemon
+    yield checks.state_directory(config)
+    yield checks.journal(config)
+    yield checks.disk(config)
+    yield checks.haproxy(config)
+    yield from checks.addresses(config)
+    yield checks.instance_ports(config, taken)
+    yield checks.gpus(config, status, ours)
+    yield checks.front_door(status)
+    yield checks.live(status)
+    yield checks.alarms(status)
+    gate_runs = {name for name in runs.running if (config.gates_dir / name).is_dir()}
+    yield checks.strays(runs, None if held is None else {*held, *gate_runs})
+
+
+def _ask_daemon(session: Session) -> tuple[dict[str, Any] | None, dict[str, Any] | None, Check]:
+    """The daemon's status, its attempts that hold something by id, and how it answered."""
+    from .checks import Check
+
+    try:
+        client = session.client()
+        status = client.get("/v1/status")
+        listed = client.get("/v1/attempts")["attempts"]
+    except CutoverError as error:
+        return None, None, Check("daemon", False, str(error))
+    held = {a["id"]: a for a in listed if a["state"] != "stopped"}
+    return status, held, Check("daemon", True, f"version {status['version']} answers on {client.socket}")
+
+
+def _draw(found: list[Check]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from .terminal import clean, console
+
+    signs = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("–", "dim")}
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for check in found:
+        text = Text(clean(check.sentence))
+        if check.remedy and check.ok is False:
+            text.append(f"\n→ {clean(check.remedy)}", "yellow")
+        grid.add_row(Text(*signs[check.ok]), check.name, text)
+    console().print(grid)
+    sys.stdout.flush()

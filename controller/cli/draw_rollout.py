@@ -1,0 +1,136 @@
+"""One rollout from its proposal to its end; and all of them as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .draw_status import attempt_line
+from .outcome import STYLES
+from .reporters import line_of
+from .terminal import clock, span
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+Document = Mapping[str, Any]
+
+_VERDICT_STYLES = {"pass": "green", "fail": "bold red", "inconclusive": "yellow", "error": "magenta"}
+_LAST_LINES = 25
+
+
+def draw_history(rollouts: Sequence[Document]) -> Table:
+    """Rollouts as the API lists them (oldest first), newest on top."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("id", "kind", "release", "outcome", "asked by", "when", "took", "why", header_style="dim")
+    table.columns[-1].overflow = "fold"
+    for rollout in reversed(rollouts):
+        took_s = rollout["ended"] - rollout["created"] if rollout["ended"] is not None else None
+        table.add_row(
+            rollout["id"],
+            rollout["kind"],
+            Text(rollout["release"]),
+            _phase(rollout),
+            Text(rollout["asked_by"]),
+            clock(rollout["created"]),
+            span(took_s),
+            Text(rollout["why"]),
+        )
+    return table
+
+
+def _phase(rollout: Document) -> Text:
+    from rich.text import Text
+
+    return Text(rollout["phase"].replace("_", " "), style=STYLES.get(rollout["phase"], "cyan"))
+
+
+def draw_rollout(rollout: Document) -> RenderableType:
+    """A rollout as `/v1/rollouts/{id}` gives it: with gate reports and events."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [_head(rollout)]
+    for title, lines in (
+        ("plan", _plan(rollout["plan"])),
+        ("gates", _gates(rollout)),
+        ("times", _times(rollout)),
+        ("attempts", _attempts(rollout["attempts"])),
+        ("what happened, and why", (Text(line_of(entry)) for entry in rollout["events"])),
+    ):
+        shown = list(lines)
+        if shown:
+            parts += [Text(f"\n{title}", style="bold"), *shown]
+    return Group(*parts)
+
+
+def _head(rollout: Document) -> Text:
+    from rich.text import Text
+
+    ended = f", ended {clock(rollout['ended'])}" if rollout["over"] else ""
+    text = Text.assemble((f"{rollout['id']} {rollout['kind']} {rollout['release']} ", "bold"), _phase(rollout))
+    text.append(f"\n{rollout['why']}" if rollout["why"] else "")
+    text.append(f"\nasked by {rollout['asked_by']} at {clock(rollout['created'])}{ended}")
+    for key, words in (("approved_by", "approved by"), ("abort_by", "aborted by")):
+        if rollout[key]:
+            text.append(f"\n{words} {rollout[key]}")
+    if rollout["options"]["note"]:
+        text.append(f"\nnote: {rollout['options']['note']}")
+    return text
+
+
+def _plan(plan: Document) -> Iterator[Text]:
+    from rich.text import Text
+
+    if not plan:
+        return
+    yield Text(f"{plan['strategy']}, plan {plan['digest']}")
+    for instance, gpus in plan["gpu_map"].items():
+        yield Text(f"{instance} on {', '.join(gpus) or 'no card'}")
+    for note in plan["notes"]:
+        yield Text(f"note: {note}", style="yellow")
+
+
+def _gates(rollout: Document) -> Iterator[Text]:
+    """Every run's verdict; of one that did not pass, the checks that did not, and where their evidence is."""
+    from rich.text import Text
+
+    for result in rollout["gates"]:
+        observing = " (observing)" if result["observe"] else ""
+        line = Text(f"{result['gate']}{observing}  ")
+        line.append(result["verdict"], _VERDICT_STYLES.get(result["verdict"], ""))
+        yield line.append(f"  {result['sentence']}")
+        report = rollout["reports"].get(result["run"])
+        if report is None:
+            continue
+        failed = [c for c in report["checks"] if c["verdict"] != "pass" and not c.get("skipped")]
+        for check in failed:
+            yield Text(f"    {check['id']}: {check['sentence']}", style="red")
+            for path in check["evidence"]:
+                place = path if path.startswith("/") else f"{report['evidence_dir']}/{path}"
+                yield Text(f"        {place}", style="dim")
+
+
+def _times(rollout: Document) -> Iterator[Text]:
+    from rich.text import Text
+
+    words = {"switch_s": "switch at the front door", "rollback_s": "rollback, decided to served"}
+    for name, seconds in rollout["times"].items():
+        yield Text(f"{words.get(name, name.replace('_', ' '))}: {span(seconds)}")
+    if rollout["bake"]["samples"]:
+        yield Text(f"bake: {rollout['bake']['samples']} samples, the last: {rollout['bake']['last']}")
+
+
+def _attempts(attempts: Sequence[Document]) -> Iterator[Text]:
+    from rich.text import Text
+
+    for attempt in attempts:
+        started = f"  up in {span(attempt['start_s'])}" if attempt["start_s"] is not None else ""
+        yield attempt_line(attempt).append(started).append(f"\n    {attempt['why']}" if attempt["why"] else "")
+        if attempt["log_tail"] and attempt["start_s"] is None:
+            lines = attempt["log_tail"].rstrip("\n").split("\n")[-_LAST_LINES:]
+            yield Text("\n".join(f"    | {line}" for line in lines), style="dim")

@@ -1,0 +1,133 @@
+"""What is live, what could be, who holds which card: one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .reporters import footer_parts
+from .terminal import clock, since, span
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+Document = Mapping[str, Any]
+
+
+def draw_status(status: Document) -> RenderableType:
+    """`status` as the API gives it."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for alarm in status["alarms"]:
+        grid.add_row(Text("ALARM", style="bold red"), Text(alarm, style="bold red"))
+    if status["freeze"]:
+        freeze = status["freeze"]
+        text = f"by {freeze['by']} since {clock(freeze['since_wall_s'])}: {freeze['why']}"
+        grid.add_row(Text("FROZEN", style="bold blue"), Text(text, style="blue"))
+    for name in ("live", "previous"):
+        grid.add_row(name, _seat(status[name], is_live=name == "live"))
+    grid.add_row("rollout", _rollout(status["rollout"]))
+    if status["queue"]:
+        grid.add_row("queue", Text("\n".join(f"{r['id']} {r['kind']} {r['release']}" for r in status["queue"])))
+    grid.add_row("front door", _door(status))
+    parts: list[RenderableType] = [grid]
+    if status["gpus"]:
+        parts.append(_gpus(status))
+    parts.append(Text(status["now"], style="dim"))
+    return Group(*parts)
+
+
+def _seat(seat: Document | None, *, is_live: bool) -> Text:
+    from rich.text import Text
+
+    if seat is None:
+        return Text("nothing serves users" if is_live else "none: there is nothing to roll back to", style="dim")
+    warm = "" if is_live else (" warm" if seat["running"] else " cold: going back starts it again")
+    text = Text.assemble(
+        (seat["release"], "bold green" if is_live else ""),
+        (warm, "yellow" if seat["running"] else "dim"),
+        f"  serves {', '.join(seat['serves'])}",
+        f"  since {clock(seat['since'])} ({since(seat['since'])}), {seat['rollout']}",
+    )
+    for attempt in seat["attempts"]:
+        text.append("\n").append_text(attempt_line(attempt))
+    return text
+
+
+def attempt_line(attempt: Document) -> Text:
+    """One attempt: id, state, place, and what its last probe said."""
+    from rich.text import Text
+
+    cards = ", ".join(attempt["gpus"]) or "no card"
+    text = Text(f"{attempt['id']}  {attempt['state']}  {cards}  :{attempt['port']}  pid {attempt['pid'] or '—'}")
+    probe = attempt["probe"]
+    if probe is None:
+        return text
+    if probe["ok"]:
+        first = f", first token {span(probe['ttft_s'])}" if probe["ttft_s"] is not None else ""
+        return text.append(f"  generates{first}, {span(probe['age_s'])} ago", "green")
+    return text.append(f"  {probe['layer']}: {probe['sentence']}", "red")
+
+
+def _rollout(rollout: Document | None) -> Text:
+    from rich.text import Text
+
+    if rollout is None:
+        return Text("none is running", style="dim")
+    return Text.assemble(*footer_parts(rollout, 0.0), f"\n{rollout['why']}")
+
+
+def _door(status: Document) -> Text:
+    from rich.text import Text
+
+    door = status["front_door"]
+    if not door["alive"]:
+        return Text(f"does not answer on {door['public']}: {door['why']}", style="bold red")
+    held = f", {door['held']} requests held" if door["held"] else ""
+    text = Text(f"{door['public']} {door['mode']}{held}, preview {door['preview']}, pid {door['pid']}")
+    for slot in door["slots"]:
+        state = slot["state"] if slot["up"] or slot["state"] == "maint" else f"{slot['state']}, down"
+        style = "green" if slot["up"] and slot["state"] == "ready" else "yellow"
+        text.append(f"\n{slot['backend']:<7} slot {slot['number']:<2} {slot['attempt']}  ")
+        text.append(state, style).append(f"  {slot['in_flight']} in flight")
+    return text
+
+
+def _gpus(status: Document) -> RenderableType:
+    from rich.columns import Columns
+
+    return Columns([_box(gpu, label, style) for gpu, label, style in _cards(status)], padding=(0, 1))
+
+
+def _cards(status: Document) -> Iterator[tuple[Document, str, str]]:
+    """Every card with who holds it, and in which role."""
+    roles: dict[str, tuple[str, str]] = {}
+    for name, style in (("previous", "yellow"), ("live", "green")):
+        for attempt in (status[name] or {}).get("attempts", ()):
+            roles[attempt["id"]] = ("warm" if name == "previous" else name, style)
+    for gpu in status["gpus"]:
+        if gpu["foreign"]:
+            yield gpu, "foreign\n" + "\n".join(gpu["foreign"]), "red"
+        elif gpu["held_by"]:
+            role, style = roles.get(gpu["held_by"], ("candidate" if status["rollout"] else "leaving", "cyan"))
+            yield gpu, f"{gpu['held_by']}\n{role}", style
+        else:
+            yield gpu, "free\n", "dim"
+
+
+def _box(gpu: Document, label: str, style: str) -> RenderableType:
+    from rich.panel import Panel
+    from rich.text import Text
+
+    text = Text(label, overflow="fold")
+    if gpu["memory_total_mib"] is not None:
+        text.append(f"\n{gpu['memory_used_mib'] / 1024:.0f} of {gpu['memory_total_mib'] / 1024:.0f} GiB")
+    if not gpu["trusted"]:
+        text.append("\nnot trusted", "red")
+    return Panel(text, title=f"GPU {gpu['index']}", title_align="left", border_style=style, width=24)
