@@ -15,8 +15,18 @@ from pathlib import Path
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
-_OPENING = frozenset({"if", "for", "while", "until", "case", "select", "function", "{", "("})
-_CLOSING = frozenset({"fi", "done", "esac", "}", ")"})
+_OPENED_BY = {"fi": "if", "done": "loop", "esac": "case", "}": "{", ")": "("}
+_OPENING = {
+    "if": "if",
+    "for": "loop",
+    "while": "loop",
+    "until": "loop",
+    "select": "loop",
+    "case": "case",
+    "{": "{",
+    "(": "(",
+}
+_GROUPS = frozenset({"{", "("})  # what stands in them runs in any case
 _SEPARATORS = frozenset({";", "&", "&&", "||", "|", "|&", ";;", "\n"})
 _DROPPED_PREFIXES = frozenset({"exec", "nohup", "setsid", "command", "time"})
 _REDIRECTS = re.compile(r"^\d*(>>?|<|>&|&>>?|>\||<<<)$")
@@ -48,7 +58,8 @@ class _State:
     exported: set[str]
     folder: Path
     venv: Path | None = None
-    depth: int = 0
+    open: list[str] = field(default_factory=list)
+    """What is open around the current command: if, loop, case, function, { and (."""
     arrays: dict[str, list[str]] = field(default_factory=dict)
     sourced: list[str] = field(default_factory=list)
     unresolved: list[str] = field(default_factory=list)
@@ -168,19 +179,30 @@ def _follow(words: list[str], state: _State) -> ShellCommand | None:
         venv=state.venv,
         sourced=tuple(state.sourced),
         unresolved=tuple(state.unresolved),
-        conditional=state.depth > 0,
+        conditional=not _GROUPS.issuperset(state.open),
     )
 
 
 def _control_flow(words: list[str], state: _State) -> list[str]:
-    while words and words[0] in _OPENING | _CLOSING | {"then", "else", "elif", "do", "!"}:
-        state.depth += (words[0] in _OPENING) - (words[0] in _CLOSING)
+    """The command's own words; what opens and closes around it is kept in the state."""
+    if (len(words) >= 2 and (words[1] == "()" or words[1:3] == ["(", ")"])) or words[:1] == ["function"]:
+        state.open += ["function"] if "}" not in words else []
+        return []  # its body follows on other lines, or is not for us
+    if state.open[-1:] == ["case"] and ")" in words:
+        words = words[words.index(")") + 1 :]
+    while words and (words[0] in _OPENING or words[0] in {"then", "else", "elif", "do", "!"}):
+        if words[0] in _OPENING and not (words[0] == "{" and state.open[-1:] == ["function"]):
+            state.open.append(_OPENING[words[0]])
         words = words[1:]
-    if len(words) >= 2 and words[1] in {"()", "("}:  # name() { … }
-        return []
-    closing = sum(word in {"}", ")"} for word in words)
-    state.depth = max(0, state.depth - closing)
-    return [word for word in words if word not in {"}", ")"}]
+    kept = []
+    for position, word in enumerate(words):
+        opener = _OPENED_BY.get(word)
+        closes_a_block = word in {"}", ")"} or position == 0
+        if opener is None or not closes_a_block:
+            kept.append(word)
+        elif state.open and state.open[-1] in {opener, "function" if word == "}" else opener}:
+            state.open.pop()
+    return kept
 
 
 def _without_redirects(words: list[str]) -> list[str]:
