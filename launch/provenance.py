@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -211,13 +212,19 @@ class _Findings:
             return
         path = Path(topology.env_file)
         try:
-            mode = path.stat().st_mode
+            found = path.stat()
         except PermissionError:
             self.unknown.append(f"env_file: {path} is not readable for us; the engine's user must be able to read it")
             return
         except FileNotFoundError:
             self._missing(f"env_file: {path} does not exist; create it (chmod 600), or remove the key")
             return
+        mode = found.st_mode
+        if self.check_paths and found.st_uid not in {0, os.geteuid()}:
+            raise ProvenanceError(
+                f"env_file: {path} belongs to another user (uid {found.st_uid}), and every start runs it; "
+                f"chown it to root or to the user of the daemon",
+            )
         if self.check_paths and mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ProvenanceError(
                 f"env_file: {path} can be written by others, and every start runs it; chmod 600 {path}"

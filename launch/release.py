@@ -232,7 +232,11 @@ def _write(release: Release, root: Path, folder: Path) -> None:
         _file(temporary / "manifest.json", json.dumps(dict(release.manifest), indent=2, sort_keys=True) + "\n", 0o440)
         for directory in (temporary / "scripts", temporary):
             _sync(directory)
-        temporary.rename(folder)
+        try:
+            temporary.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else somebody saved the same release just now
+                raise
         _sync(root)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -22,7 +22,7 @@ from launch.topology_rules import objections
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _INSTANCE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
-_SERVED_NAME = re.compile(r"[^\s,\"'\\\x00-\x1f]{1,200}")
+_SERVED_NAME = re.compile(r"(?!-)[^\s,\"'\\\x00-\x1f]{1,200}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GPUS_MAX = 64
 _INSTANCES_MAX = 32
@@ -96,7 +96,12 @@ class Topology(_Strict):
     """A checked topology. Made by :func:`load` and :func:`parse`; equal topologies freeze to equal releases."""
 
     name: Annotated[str, _matching(_NAME, "a name of lower-case letters, digits and dashes (at most 63)")]
-    serves: Annotated[tuple[Annotated[str, _matching(_SERVED_NAME, "a model name")], ...], Field(min_length=1)]
+    serves: Annotated[
+        tuple[
+            Annotated[str, _matching(_SERVED_NAME, "a model name: no spaces, commas or quotes, no dash in front")], ...
+        ],
+        Field(min_length=1),
+    ]
     engine: str
     command: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     script: AbsolutePath | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from launch.engines import base
 from launch.engines.base import Engine, Program, engine, engines
+from launch.engines.script import Script
 from launch.routers.base import router, routers
 from launch.strict_yaml import KeyPath
 
@@ -95,6 +96,8 @@ def _model_objections(topology: Topology, kind: Engine) -> Iterator[Objection]:
 
 
 def _flag_objections(program: Program, flags: tuple[str, ...], path: KeyPath) -> Iterator[Objection]:
+    if isinstance(program, Script):
+        return  # its arguments are its own affair
     if flags and not flags[0].startswith("-"):
         yield (
             (*path, 0),

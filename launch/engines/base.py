@@ -121,6 +121,7 @@ ADMIN_ENV: Mapping[str, str] = {
 
 SECRET_IN_ARGV = "argv is readable by every user of the box; put the secret into env_file instead"  # noqa: S105
 
+_HARMLESS_ENV = frozenset({"PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONFAULTHANDLER"})
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
 _SECRET_PARTS = frozenset({"TOKEN", "KEY", "APIKEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "CREDENTIALS"})
 
@@ -212,6 +213,8 @@ def secret_name(name: str) -> bool:
 
 def admin_env_reason(program: Engine, name: str) -> str | None:
     """Why setting environment `name` needs the admin role; None when it does not."""
+    if name in _HARMLESS_ENV:
+        return None
     for known, why in {**ADMIN_ENV, **program.admin_env}.items():
         if name == known or (known.endswith("*") and name.startswith(known[:-1])):
             return why

@@ -165,7 +165,13 @@ def test_files_that_flags_name_belong_to_the_release(vllm, tmp_path, model):
 def test_what_opens_the_box_needs_the_admin_role(vllm):
     topology = vllm(
         flags=["--trust-remote-code", "--reasoning-parser", "qwen3", "--worker-c", "evil.Worker"],
-        env={"LD_PRELOAD": "/x.so", "PYTHONSTARTUP": "/x", "VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1"},
+        env={
+            "LD_PRELOAD": "/x.so",
+            "PYTHONSTARTUP": "/x",
+            "PYTHONUNBUFFERED": "1",
+            "VLLM_SERVER_DEV_MODE": "1",
+            "HF_HUB_OFFLINE": "1",
+        },
         instances={"a": {"gpus": 1, "env": {"PATH": "/x"}}},
     )
     opened = freeze(topology, check_paths=False).manifest["needs_admin"]

@@ -1,5 +1,6 @@
 """Every topology that is shipped parses, renders to bash that bash accepts, and is named like its file."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 import launch
 from launch.release import freeze
-from launch.topology import load
+from launch.topology import Instance, Need, Router, Topology, load, parse
 
 SHIPPED = sorted((Path(launch.__file__).parent / "topologies").glob("*.yaml"))
 
@@ -43,3 +44,16 @@ def test_what_the_demo_proposes_is_checked_on_this_box():
     for path in SHIPPED:
         if path.stem.startswith("demo-"):
             assert freeze(load(path)).manifest["unknown"] == []
+
+
+def test_the_documentation_has_every_key_and_its_examples_parse():
+    text = (Path(__file__).parents[3] / "docs" / "topology.md").read_text()
+    for prefix, model in (("", Topology), ("instances.*.", Instance), ("router.", Router), ("need.", Need)):
+        for key in model.model_fields:
+            if prefix + key != "need":
+                assert f"| `{prefix}{key}` |" in text
+    blocks = [
+        re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
+    ]
+    examples = [parse(block, source="docs/topology.md") for block in blocks if block.startswith("name:")]
+    assert {one.engine for one in examples} == {"vllm", "sglang", "llamacpp", "script", "emulator"}

@@ -94,6 +94,18 @@ def test_names_that_only_look_like_secrets_are_free(changed):
     assert topology.env["TOKENIZERS_PARALLELISM"] == "false"
 
 
+def test_a_served_name_cannot_smuggle_a_flag_in(changed):
+    with pytest.raises(TopologyError, match="'--trust-remote-code' is not a model name"):
+        changed(("serves: [qwen3.8-27b]", "serves: [--trust-remote-code]"))
+
+
+def test_arguments_of_a_script_are_its_own_affair():
+    text = (
+        "{name: own, serves: [m], engine: script, script: /x.sh, flags: [start, --port, 1], instances: {a: {gpus: 1}}}"
+    )
+    assert parse(text, source="box.yaml").flags == ("start", "--port", "1")
+
+
 def test_cpu_instances_may_run_several_ranks(changed):
     topology = changed(("{a: {gpus: 2}, b: {gpus: 2}}", "{a: {gpus: 0}}"))
     assert topology.instances["a"].gpu_count == 0
