@@ -184,9 +184,7 @@ def main() -> int:
         kept = kept and ordered[int(len(ordered) * 0.99)] <= LIMIT_MS
         within = sum(late <= LIMIT_MS for late in ordered) / len(ordered)
         rate, share = len(ordered) / result.wall_s, result.emulator_cpu_s / result.wall_s
-        print(
-            f"\nitl {itl_ms:g} ms: {len(ordered)} chunks, {rate:.0f}/s, emulator {result.emulator_cpu_s / result.wall_s:.0%} of a core"
-        )
+        print(f"\nitl {itl_ms:g} ms: {len(ordered)} chunks, {rate:.0f}/s, emulator {share:.0%} of a core")
         print(f"{'  due → sent (emulator)':34}{quantiles(result.sent_late)}   {within:.2%}")
         print(f"{'  first token, arrival → sent, above TTFT':34}{quantiles(result.first_late)}")
         print(f"{'  sent → received (raw client)':34}{quantiles(result.received_late)}")

@@ -181,6 +181,11 @@ def _check_ranges(options: argparse.Namespace) -> None:
         if isinstance(value, int | float) and name != "seed" and value < (1 if name in at_least_one else 0):
             least = 1 if name in at_least_one else 0
             raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
+    if not -(2**63) <= options.seed < 2**63:
+        raise ValueError(f"--seed must fit into 64 bits, not {options.seed}")
+    for flag, path in (("--truth", options.truth), ("--port-file", options.port_file)):
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"{flag} {path}: there is no folder {path.parent}; make it first")
     if not 0 <= options.port <= 65535:
         raise ValueError(f"--port must be between 0 and 65535, not {options.port}")
 

@@ -21,7 +21,7 @@ _OPERATORS = {
     "times": "*",
 }
 _ARITHMETIC = re.compile(
-    r"(?<![\w.])(-?\d{1,9})\s*(\+|plus|-|\u2212|minus|\*|\u00d7|x|times)\s*(\d{1,9})(?![\w.])", re.IGNORECASE
+    r"(?<![\w.])(-?\d{1,9})\s*(\+|plus|-|\u2212|minus|\*|\u00d7|x|times)\s*(\d{1,9})(?!\w|\.\d)", re.IGNORECASE
 )
 _CAPITAL = re.compile(r"capital (?:city )?of (\w+)", re.IGNORECASE)
 _BACKWARDS = re.compile(

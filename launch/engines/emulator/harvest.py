@@ -32,6 +32,7 @@ class Harvest:
     """Candidates in the order of their appearance. Taking one removes it, so that two arguments get two values."""
 
     text: str
+    no_names: frozenset[str] = frozenset()  # lower case: capitals at the start of a sentence that name nothing
     quoted: list[str] = field(init=False)
     names: list[str] = field(init=False)
     numbers: list[str] = field(init=False)
@@ -41,7 +42,7 @@ class Harvest:
         self.text = _REFERENCE.sub(" ", self.text)
         self.quoted = [_unescape(next(g for g in m.groups() if g is not None)) for m in _QUOTED.finditer(self.text)]
         outside = _QUOTED.sub(" ¦ ", self.text)
-        self.names = [name for match in _NAME.finditer(outside) if (name := _trim_name(match.group()))]
+        self.names = [name for match in _NAME.finditer(outside) if (name := self._trimmed(match.group()))]
         self.numbers = [match.group() for match in _NUMBER.finditer(outside)]
         self.identifiers = [match.group().rstrip(".:") for match in _IDENTIFIER.finditer(outside)]
 
@@ -91,7 +92,7 @@ class Harvest:
         """The value written next to an argument's own name: `title "Lunch"`, `qty: 3`, `room = B12`."""
         words = r"[ _-]?".join(re.escape(word) for word in name_words(name))
         quoted = r"\"((?:[^\"\\]|\\.)*)\"|“([^”]*)”|'([^'\n]*)'|`([^`]*)`"
-        pattern = rf"\b{words}\b\s*(?:is|are|=|:|as|of|to)?\s*(?:{quoted}|(?<=[=:\s])([-+]?[\w./@-]*\w))"
+        pattern = rf"\b{words}\b\s*(?:is|are|=|:|as|of|to)?\s*(?:{quoted}|(?<=[=:\s])([-+]?[\w./@:-]*\w))"
         for match in re.finditer(pattern, self.text, re.IGNORECASE):
             quoted_groups, bare = match.groups()[:4], match[5]
             found = next((g for g in quoted_groups if g is not None), None)
@@ -126,20 +127,21 @@ class Harvest:
             at = start + len(name)
         return listed
 
+    def _trimmed(self, text: str) -> str:
+        """Without the words at either end that only look like names."""
+        idle = _NO_NAMES | self.no_names
+        words = text.split(" ")
+        while words and words[0].lower().removesuffix("'s") in idle:
+            words.pop(0)
+        while words and words[-1].lower() in idle:
+            words.pop()
+        return " ".join(words)
+
 
 def name_words(name: str) -> list[str]:
     """`attendeeName`, `attendee_name`, `attendee-name` → the words, lower case."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     return [word.lower() for word in re.split(r"[\W_]+", spaced) if word]
-
-
-def _trim_name(text: str) -> str:
-    words = text.split(" ")
-    while words and words[0].lower().removesuffix("'s") in _NO_NAMES:
-        words.pop(0)
-    while words and words[-1].lower() in _NO_NAMES:
-        words.pop()
-    return " ".join(words)
 
 
 def _unescape(text: str) -> str:

@@ -84,8 +84,9 @@ def _stems(text: str) -> frozenset[str]:
 def _calls_of(tool: Tool, text: str, *, alone: bool) -> list[Call]:
     """One call; or one per name, when the tool takes one name and the text lists several."""
     schema = tool.schema
-    harvest = Harvest(text)
     properties = schema.get("properties") or {}
+    own_words = frozenset(name_words(" ".join([tool.name, tool.description, *properties])))
+    harvest = Harvest(text, own_words)
     key = next((k for k in schema.get("required") or [] if _NAME_LIKE & set(name_words(k))), None)
     listed = harvest.listed_names() if alone and key and properties.get(key, {}).get("type") == "string" else []
     if key is None or len(listed) < 2:

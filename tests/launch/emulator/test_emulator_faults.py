@@ -1,0 +1,274 @@
+"""Every fault does what its entry says, and nothing when it is not drawn."""
+
+import json
+import signal
+
+import httpx
+import jsonschema
+import pytest
+from emulator_asking import WEATHER, Asking, joined, until
+
+from launch.engines.emulator.faults import FAULTS, FaultError, FaultPlan, FaultSetting, Situation, describe_faults
+
+ASK = "What is the weather in Oslo?"
+RESULT_HISTORY = [
+    {"role": "user", "content": ASK},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "a", "content": '{"temp_c": 48.37}'},
+]
+
+
+def arguments_of(engine: Asking) -> list[str]:
+    """Streamed and not, the arguments of one asked-for call."""
+    whole = engine.message(ASK, tools=[WEATHER])["tool_calls"][0]["function"]["arguments"]
+    deltas = [
+        call["function"].get("arguments") or ""
+        for event in engine.events(ASK, tools=[WEATHER])
+        if event != "[DONE]" and event["choices"]
+        for call in event["choices"][0]["delta"].get("tool_calls") or []
+    ]
+    return [whole, "".join(deltas)]
+
+
+def test_bad_tool_arguments_are_no_json(start):
+    for arguments in arguments_of(start("--fault", "bad-tool-arguments")):
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(arguments)
+
+
+def test_wrong_schema_arguments_are_json_and_invalid(start):
+    for arguments in arguments_of(start("--fault", "wrong-schema-arguments")):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(json.loads(arguments), WEATHER["function"]["parameters"])
+
+
+def test_leak_think_puts_the_thought_into_the_content(start):
+    engine = start("--fault", "leak-think", "--thinking", "on")
+    whole = engine.message()
+    assert whole["reasoning"] is None
+    for content in (whole["content"], joined(engine.events(), "content")):
+        assert content.startswith("<think>")
+        assert "</think>" in content
+
+
+def test_tool_text_in_content_leaves_no_call(start):
+    engine = start("--fault", "tool-text-in-content")
+    answer = engine.chat(ASK, tools=[WEATHER])["choices"][0]
+    assert "<tool_call>" in answer["message"]["content"]
+    assert not answer["message"].get("tool_calls")
+    assert answer["finish_reason"] == "stop"
+
+
+def test_loses_tool_result_forgets_the_value_and_nothing_else(start):
+    engine = start("--fault", "loses-tool-result")
+    assert "48.37" not in engine.message(messages=RESULT_HISTORY, tools=[WEATHER])["content"]
+    assert "I am ready to help" in engine.message("Hello!")["content"]
+
+
+def test_garbage_repeats_itself(start):
+    words = start("--fault", "garbage").message("Tell me about rivers.")["content"].split()
+    assert len(words) > 50
+    assert len(set(words)) < len(words) / 5
+
+
+def test_no_usage_is_sent(start):
+    engine = start("--fault", "no-usage")
+    assert not engine.chat().get("usage")
+    assert all(event == "[DONE]" or event["choices"] for event in engine.events(stream_options={"include_usage": True}))
+
+
+def test_error_500(start):
+    engine = start("--fault", "error-500")
+    answer = engine.http.post("/v1/chat/completions", json=engine.body())
+    assert answer.status_code == 500
+    assert answer.json()["error"]["message"]
+    assert engine.http.get("/health").status_code == 200
+
+
+def test_truncates_closes_in_the_middle(start):
+    engine = start("--fault", "truncates=3")
+    with engine.raw_chat(stream=True) as connection:
+        data = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert data.count(b'"delta":{"content":') == 3
+    assert b"[DONE]" not in data
+    assert not data.endswith(b"0\r\n\r\n")
+    with pytest.raises(httpx.RemoteProtocolError):
+        engine.chat()
+
+
+def test_silent_looks_healthy_and_sends_no_token(start):
+    engine = start("--fault", "silent")
+    with engine.raw_chat(stream=True) as connection:
+        assert b"200 OK" in connection.recv(65536)
+        until(lambda: engine.metric("vllm:num_requests_running") == 1)
+        connection.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            connection.recv(65536)
+    assert engine.http.get("/health").status_code == 200
+    assert engine.http.get("/v1/models").status_code == 200
+    assert engine.metric("vllm:generation_tokens_total") == 0
+
+
+def ttft_and_gap_ms(engine: Asking, path) -> tuple[float, float]:
+    engine.events(max_tokens=4, ignore_eos=True)
+    lines = [json.loads(line) for line in path.read_text().splitlines()][-6:]
+    due = [line["due_ns"] for line in lines if "due_ns" in line]
+    return (due[0] - lines[0]["arrived_ns"]) / 1e6, (due[1] - due[0]) / 1e6
+
+
+def test_slow_stretches_every_time(start, tmp_path):
+    truth = tmp_path / "truth"
+    engine = start("--ttft-ms", "10", "--itl-ms", "2", "--fault", "slow=4", "--truth", str(truth))
+    assert ttft_and_gap_ms(engine, truth) == (40, 8)
+
+
+def test_slow_after_requests_is_good_first(start, tmp_path):
+    truth = tmp_path / "truth"
+    engine = start("--ttft-ms", "10", "--itl-ms", "2", "--fault", "slow-after-requests=2:5", "--truth", str(truth))
+    assert [ttft_and_gap_ms(engine, truth) for _ in range(3)] == [(10, 2), (10, 2), (50, 10)]
+
+
+def test_slow_after_seconds_is_good_first(start, tmp_path):
+    truth = tmp_path / "truth"
+    engine = start("--ttft-ms", "10", "--itl-ms", "2", "--fault", "slow-after-s=2.5:5", "--truth", str(truth))
+    assert ttft_and_gap_ms(engine, truth) == (10, 2)
+    until(lambda: ttft_and_gap_ms(engine, truth) == (50, 10))
+
+
+def test_dies_under_load(start):
+    engine = start("--fault", "dies-under-load=3", "--itl-ms", "50")
+    with engine.raw_chat(stream=True), engine.raw_chat(stream=True):
+        until(lambda: engine.metric("vllm:num_requests_running") == 2)
+        assert engine.engine.process.poll() is None
+        with engine.raw_chat(stream=True):
+            assert engine.engine.process.wait(30) == 1
+    assert "illegal memory access" in engine.engine.log()
+
+
+def test_dies_after_requests_even_with_exit_code_zero(start):
+    engine = start("--fault", "dies-after-requests=2", "--fault", "exits-zero-on-crash")
+    engine.chat()
+    with pytest.raises(httpx.HTTPError):
+        engine.chat()
+    assert engine.engine.process.wait(30) == 0
+
+
+def test_never_ready_answers_503(start):
+    engine = start("--fault", "never-ready", wait=False)
+    answer = until(lambda: _answered(engine, "/health"))
+    assert answer.status_code == 503
+    assert engine.http.get("/v1/models").status_code == 503
+
+
+def test_never_listens_refuses_connections(start):
+    engine = start("--fault", "never-listens", wait=False)
+    until(lambda: "100% Completed" in engine.engine.log())
+    with pytest.raises(httpx.ConnectError):
+        engine.http.get("/health")
+    assert engine.engine.process.poll() is None
+
+
+def test_ignores_term(start):
+    engine = start("--fault", "ignores-term")
+    engine.engine.process.send_signal(signal.SIGTERM)
+    until(lambda: "SIGTERM ignored" in engine.engine.log())
+    assert engine.chat()["usage"]
+
+
+def test_sleeps_but_keeps_memory(start):
+    engine = start("--fault", "sleeps-but-keeps-memory", "--vram-mib", "20000")
+    assert engine.http.post("/sleep").status_code == 200
+    assert engine.http.get("/is_sleeping").json() == {"is_sleeping": True}
+    assert engine.http.get("/server_info").json()["vram_mib"] == 20000
+
+
+def _answered(engine: Asking, path: str) -> httpx.Response | None:
+    try:
+        return engine.http.get(path)
+    except httpx.ConnectError:
+        return None
+
+
+def situation(number: int, **fields: object) -> Situation:
+    usual = {
+        "since_ready_s": 1.0,
+        "running": 1,
+        "streamed": False,
+        "thinking": False,
+        "has_tools": False,
+        "turn": 1,
+        "woken": False,
+        "after_tool_result": False,
+    }
+    return Situation(number=number, **(usual | fields))
+
+
+def test_a_fraction_hits_its_share_the_same_way_every_time():
+    plans = [FaultPlan((FaultSetting.parse("garbage@0.25"),), seed=3) for _ in range(2)]
+    hits = [[bool(plan.strike(situation(n))) for n in range(4000)] for plan in plans]
+    assert hits[0] == hits[1]
+    assert 800 < sum(hits[0]) < 1200
+
+
+def test_a_fraction_does_not_follow_streaming_by_turns():
+    plan = FaultPlan((FaultSetting.parse("garbage@0.5"),), seed=0)
+    hits = [bool(plan.strike(situation(n))) for n in range(2000)]
+    assert 400 < sum(hits[::2]) < 600
+
+
+@pytest.mark.parametrize(
+    ("text", "hit", "missed"),
+    [
+        ("garbage+stream", {"streamed": True}, {"streamed": False}),
+        ("garbage+no-stream", {"streamed": False}, {"streamed": True}),
+        ("garbage+thinking+tools", {"thinking": True, "has_tools": True}, {"thinking": True}),
+        ("garbage+turn=3", {"turn": 3}, {"turn": 2}),
+        ("garbage+running=8", {"running": 9}, {"running": 7}),
+        ("garbage+after-s=5", {"since_ready_s": 5.5}, {"since_ready_s": 4.5}),
+        ("garbage+woken", {"woken": True}, {"woken": False}),
+        ("loses-tool-result", {"after_tool_result": True}, {"after_tool_result": False}),
+    ],
+)
+def test_conditions_choose_requests(text: str, hit: dict[str, object], missed: dict[str, object]):
+    plan = FaultPlan((FaultSetting.parse(text),), seed=0)
+    assert plan.strike(situation(1, **hit))
+    assert not plan.strike(situation(1, **missed))
+
+
+def test_after_requests_counts_from_the_first():
+    plan = FaultPlan((FaultSetting.parse("garbage+after-requests=2"),), seed=0)
+    assert [bool(plan.strike(situation(n))) for n in (1, 2, 3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("garbag", "did you mean 'garbage'"),
+        ("Slow", "not spelled"),
+        ("slow=fast", "must be a number"),
+        ("slow=0", "above 0"),
+        ("slow=1:2", "too many values"),
+        ("slow-after-s", "needs a value for seconds"),
+        ("garbage@2", "fraction"),
+        ("garbage+streem", "did you mean 'stream'"),
+        ("garbage+turn", "+turn=N"),
+        ("garbage+stream=2", "+stream"),
+        ("ignores-term@0.5", "whole engine"),
+    ],
+)
+def test_a_misspelled_fault_is_refused_with_its_remedy(text: str, says: str):
+    with pytest.raises(FaultError) as refusal:
+        FaultSetting.parse(text)
+    assert says in str(refusal.value)
+    assert refusal.value.exit_code == 2
+
+
+def test_every_fault_is_listed():
+    listed = describe_faults()
+    assert all(fault.name in listed and fault.what in listed for fault in FAULTS)
