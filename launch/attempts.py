@@ -52,6 +52,7 @@ __all__ = [
 
 START_TIMEOUT_S = 30.0  # for the shim to write who it is; it takes 60 ms on an idle box
 POLL_S = 0.01
+STRAY_ROUNDS = 5
 ATTEMPT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -177,7 +178,7 @@ def request_stop(run_dir: Path) -> None:
 
 
 def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:
-    """TERM (``force``: KILL) what a dead shim has left behind; returns whom. Does not wait: `observe` tells.
+    """TERM (``force``: KILL) what a dead shim has left behind; returns whom. Call it again until `observe` sees none.
 
     Does nothing while a shim lives or is being started, which the lock tells. A stray is known by where it lives and
     writes and by its start time, checked again when its pidfd is open; others of the same name are strangers.
@@ -187,13 +188,16 @@ def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:
         return ()
     with _lock(run_dir) as lock:
         started = read_start(run_dir)
-        if lock is None or started is None or not (strays := _strays_found(run_dir, started.identity)):
+        if lock is None or started is None:
             return ()
-        if force:
-            shim.kill_all(lambda: _strays_found(run_dir, started.identity))
-        else:
-            shim.signal_all(strays, signal.SIGTERM)
-    return tuple(sorted(strays))
+        signalled = strays = _strays_found(run_dir, started.identity)
+        shim.signal_all(strays, signal.SIGKILL if force else signal.SIGTERM)
+        for _ in range(STRAY_ROUNDS if force else 0):  # what was forked meanwhile; the dead cannot fork
+            if not (strays := _strays_found(run_dir, started.identity)):
+                break
+            shim.signal_all(strays, signal.SIGKILL)
+            signalled |= strays
+    return tuple(sorted(signalled))
 
 
 def port_conflict(run_dir: Path) -> bool:

@@ -1,6 +1,7 @@
 """Real processes under real shims, and a zoo of programs that behave badly; nothing survives a test."""
 
-import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ import pytest
 
 from launch import shim
 from launch.attempts import AttemptSpec, Identity, ProcessSeen, Status, kill_strays, observe, request_stop, start
+from launch.identity import strays_in
 
 ZOO = Path(__file__).parent / "zoo"
 
@@ -105,18 +107,14 @@ def number_in() -> Callable[[Path], int]:
 @pytest.fixture
 def other_process(tmp_path: Path) -> Iterator[Callable[..., int]]:
     """Start a program outside every attempt: a stranger. Its pid."""
-    import subprocess
-
-    strangers: list[subprocess.Popen[bytes]] = []
+    strangers: list[tuple[subprocess.Popen[bytes], Path]] = []
 
     def begin(*argv: str, cwd: Path = tmp_path, **rest: object) -> int:
-        strangers.append(subprocess.Popen(argv, cwd=cwd, start_new_session=True, **rest))
-        return strangers[-1].pid
+        strangers.append((subprocess.Popen(argv, cwd=cwd, start_new_session=True, **rest), cwd))
+        return strangers[-1][0].pid
 
     yield begin
-    for stranger in strangers:
+    for stranger, cwd in strangers:
         with stranger:
-            try:
-                os.killpg(stranger.pid, 9)
-            except ProcessLookupError:
-                stranger.kill()
+            stranger.kill()
+        shim.signal_all(strays_in(str(cwd), since_ticks=0), signal.SIGKILL)  # their children have sessions of their own

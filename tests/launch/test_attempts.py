@@ -17,7 +17,6 @@ from launch import shim
 from launch.attempts import (
     AttemptError,
     BadAttempt,
-    Identity,
     Status,
     StraysAlive,
     kill_strays,
@@ -166,8 +165,10 @@ def test_strays_are_ended_and_strangers_are_not(
     attempts, number_in, until, is_alive, ended, other_process, tmp_path, force
 ):
     spec = attempts.spec("engine_core")
-    stranger = other_process(*spec.argv, stdout=subprocess.DEVNULL)  # the same program, elsewhere
-    number_in(tmp_path / "worker1.pid")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    stranger = other_process(*spec.argv, cwd=elsewhere, stdout=subprocess.DEVNULL)  # the same program
+    number_in(elsewhere / "worker1.pid")
     run_dir, pids = orphan(attempts, number_in)
     until(lambda: observe(run_dir).status is Status.STRAYS)
     assert set(kill_strays(run_dir, force=force)) == pids
@@ -175,7 +176,7 @@ def test_strays_are_ended_and_strangers_are_not(
     assert (seen.reason, seen.exit_code, seen.pids) == ("lost", None, ())
     assert kill_strays(run_dir, force=force) == ()
     names = ("server", "core", "worker0", "worker1")
-    assert all(is_alive(number_in(tmp_path / f"{name}.pid")) for name in names)
+    assert all(is_alive(number_in(elsewhere / f"{name}.pid")) for name in names)
     assert is_alive(stranger)
 
 
@@ -185,15 +186,6 @@ def test_a_retitled_stray_is_found(attempts, until, ended):
     os.kill(identity.pid, signal.SIGKILL)
     until(lambda: len(observe(run_dir).pids) == 2 and observe(run_dir).status is Status.STRAYS)
     kill_strays(run_dir, force=False)
-    ended(run_dir)
-
-
-def test_strays_that_fork_on_are_killed(attempts, until, ended):
-    run_dir, identity = attempts.start("forks_on")
-    until((run_dir / "ready").exists)
-    os.kill(identity.pid, signal.SIGKILL)
-    until(lambda: not identity.is_alive())
-    kill_strays(run_dir, force=True)
     ended(run_dir)
 
 
@@ -343,14 +335,3 @@ def test_log_tail_is_fit_for_a_terminal(attempts, ended):
     ended(run_dir)
     assert log_tail(run_dir) == "one\n100%\nred \ufffdö\ttab"
     assert log_tail(run_dir, 1) == "red \ufffdö\ttab"
-
-
-def test_many_looks_are_cheap(attempts):
-    """Bounded generously: a look at a running attempt must not scan every process each time."""
-    run_dir, identity = attempts.start("exits", 0, "wait")
-    observe(run_dir)
-    began_s = time.thread_time()
-    for _ in range(200):
-        assert observe(run_dir).status is Status.RUNNING
-    assert (time.thread_time() - began_s) / 200 < 0.005
-    assert isinstance(identity, Identity)
