@@ -153,11 +153,11 @@ def _reading(app: FastAPI, windows: Windows) -> None:
         wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0.0,
         limit: Annotated[int, Query(ge=1, le=2000)] = 500,
     ) -> dict[str, Any]:
-        entries = windows.journal.entries(after, rollout, limit)
-        if not entries and wait_s > 0:
+        if wait_s > 0 and after >= windows.journal.last_seq():
             windows.journal.wait(wait_s)
-            entries = windows.journal.entries(after, rollout, limit)
-        last = entries[-1].seq if entries else max(after, 0 if rollout else windows.journal.last_seq())
+        newest = windows.journal.last_seq()  # read first: what is written meanwhile is for the next call
+        entries = windows.journal.entries(after, rollout, limit)
+        last = entries[-1].seq if entries else newest
         return {"schema": views.SCHEMA, "events": [asdict(e) for e in entries], "last": last}
 
     @app.get("/v1/attempts")
