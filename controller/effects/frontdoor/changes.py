@@ -100,7 +100,8 @@ def _settle(key: tuple[str, int], slot: Slot, seen: Snapshot) -> list[str]:
 
 
 def _set_map(name: str, wished: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
-    return [f"set map ../{name}.map {key} {value}" for key, value in wished.items() if seen.get(key) != value]
+    differs = {key: value for key, value in wished.items() if seen.get(key) != value}
+    return [f"{'set' if key in seen else 'add'} map ../{name}.map {key} {value}" for key, value in differs.items()]
 
 
 def _server(key: tuple[str, int]) -> str:

@@ -72,6 +72,12 @@ def first_files(settings: DoorSettings) -> dict[str, str]:
     }
 
 
+def with_defaults(defaults: str, kept: str) -> str:
+    """A map file of an earlier run, completed by what this version or a larger number of slots needs besides."""
+    values = [dict(line.split(" ", 1) for line in text.splitlines() if " " in line) for text in (defaults, kept)]
+    return _map_text(values[0] | values[1])
+
+
 def committed_files(seen: Snapshot) -> dict[str, str]:
     """What a front door that starts again must find, so that it serves the route it served."""
     return {f"{name}.map": _map_text(values) for name, values in seen.maps.items()} | {

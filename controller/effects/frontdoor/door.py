@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from .accesslog import Follower
 from .address import check_free
 from .binary import find_binary
 from .changes import changes
-from .config import committed_files, first_files, fixed_files, render, write_if_different
+from .config import committed_files, first_files, fixed_files, render, with_defaults, write_if_different
 from .errors import DoorError, DoorSettingsError
 from .process import DoorProcess, started_at_s
 from .runtime import RuntimeSocket
@@ -66,10 +67,11 @@ class FrontDoor:
             commands = changes(route, seen, self.settings)
             try:
                 runtime.do(commands)
-            finally:  # also what was done before an error must survive
-                if commands:
-                    seen = take_snapshot(runtime)
-                self._save(seen)
+            except DoorError:
+                with contextlib.suppress(DoorError):  # what was done before the error must survive, the error be told
+                    self._save(take_snapshot(runtime))
+                raise
+            self._save(take_snapshot(runtime) if commands else seen)
 
     def read(self) -> DoorSeen:
         """What the door does now. One that does not answer is no error: ``alive`` is False, ``why`` says it."""
@@ -77,7 +79,7 @@ class FrontDoor:
             with self._runtime() as runtime:
                 seen = take_snapshot(runtime)
         except DoorError as error:
-            return DoorSeen(alive=False, why=str(error))
+            return DoorSeen(alive=False, why=f"{error}{self._excuse()}")
         engines, preview = BACKENDS
         return DoorSeen(
             alive=True,
@@ -110,6 +112,11 @@ class FrontDoor:
 
     def _runtime(self) -> RuntimeSocket:
         return RuntimeSocket(self.socket_path, self.settings.runtime_timeout_s)
+
+    def _excuse(self) -> str:
+        """What the log of a door says that is being started again and again."""
+        complaint = self._process.last_complaint() if self._process.is_running() else ""
+        return f"; it said: {complaint}" if complaint else ""
 
     def _answers(self) -> bool:
         return self.read().alive
@@ -147,11 +154,19 @@ class FrontDoor:
             self._process.run_dir.mkdir(mode=0o700, exist_ok=True)
             for name, text in fixed_files(self.settings).items():
                 write_if_different(directory / name, text)
-            for name, text in first_files(self.settings).items():
-                if not (directory / name).exists():
-                    write_if_different(directory / name, text)
+            self._write_route_files(directory)
         except OSError as error:
             raise DoorError(f"the front door's directory {directory} cannot be written: {error.strerror}") from error
+
+    def _write_route_files(self, directory: Path) -> None:
+        """Keep the committed route, except across a reboot: by then its ports may belong to anybody."""
+        remembers = self._process.ran_in_this_boot()
+        for name, text in first_files(self.settings).items():
+            path = directory / name
+            if not remembers or not path.exists():
+                write_if_different(path, text)
+            elif path.suffix == ".map":
+                write_if_different(path, with_defaults(text, path.read_text()))
 
     def _check(self, binary: Path, configuration: str) -> None:
         argv = [str(binary), "-c", "-q", "-f", configuration]
@@ -168,7 +183,7 @@ class FrontDoor:
         while not (seen := self.read()).alive:
             if not self._process.is_running():
                 raise DoorError(
-                    f"the front door ended as soon as it was started; it said: {self._process.last_words()}"
+                    f"the front door ended as soon as it was started; it said: {self._process.last_complaint()}"
                 )
             if time.monotonic() > deadline_s:
                 raise DoorError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from launch import attempts
 from launch.attempts import AttemptSpec, Status
 from launch.errors import LaunchError
+from launch.identity import this_boot
 
 from .errors import DoorError
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 ATTEMPT_ID = "frontdoor"
 _GRACE_S = 5.0
 _STOP_TIMEOUT_S = 20.0
-_LAST_WORDS_BYTES = 600
+_LOOK_BACK_BYTES = 16384
+_ALERT = re.compile(r"\[ALERT\]\s+\((?P<pid>\d+)\) : (?P<says>.*)")
 
 
 class DoorProcess:
@@ -32,6 +35,9 @@ class DoorProcess:
     def is_running(self) -> bool:
         """Whether a shim takes care of it; one that is just being started again counts."""
         return attempts.observe(self.run_dir).status is Status.RUNNING
+
+    def ran_in_this_boot(self) -> bool:
+        return attempts.observe(self.run_dir).boot_id == this_boot()
 
     def start(self, argv: Sequence[str]) -> None:
         try:
@@ -54,11 +60,16 @@ class DoorProcess:
                 )
             time.sleep(0.02)
 
-    def last_words(self) -> str:
+    def last_complaint(self) -> str:
+        """The errors that the newest HAProxy to complain has named; "" when there is none."""
         try:
-            return self.log.read_bytes()[-_LAST_WORDS_BYTES:].decode(errors="replace").strip()
+            with self.log.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOOK_BACK_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()
         except OSError:
-            return "nothing"
+            return ""
+        alerts = [found for line in lines if (found := _ALERT.match(line))]
+        return " ".join(found["says"] for found in alerts if found["pid"] == alerts[-1]["pid"])
 
 
 def started_at_s(pid: int) -> float | None:

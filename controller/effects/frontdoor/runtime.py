@@ -16,24 +16,27 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _PROMPT = b"\n> "
+_CONVERSATION = 5  # a box under load answers slowly, a door that hangs does not answer
 
 
 class RuntimeSocket:
     """One connection in HAProxy's interactive mode: each command gets its own answer. Use as a context manager.
 
-    ``timeout_s`` bounds the whole conversation. Whatever goes wrong is a :class:`DoorError`.
+    ``timeout_s`` bounds the wait for each answer, five times that the whole conversation. Whatever goes wrong is a
+    :class:`DoorError`.
     """
 
     def __init__(self, path: Path, timeout_s: float = 1.0) -> None:
         self._path = path
         self._timeout_s = timeout_s
-        self._deadline_s = 0.0
+        self._give_up_at_s = self._answer_by_s = 0.0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._buffer = b""
 
     def __enter__(self) -> Self:
-        self._deadline_s = time.monotonic() + self._timeout_s
+        self._give_up_at_s = time.monotonic() + _CONVERSATION * self._timeout_s
         try:
+            self._start_waiting()
             self._connect()
             self._socket.sendall(b"prompt\n")
             self._answer()
@@ -50,6 +53,7 @@ class RuntimeSocket:
     def ask(self, command: str) -> str:
         """The answer to one command, without surrounding blank lines."""
         try:
+            self._start_waiting()
             self._socket.settimeout(self._left_s())
             self._socket.sendall(command.encode() + b"\n")
             return self._answer()
@@ -81,8 +85,11 @@ class RuntimeSocket:
         text, self._buffer = self._buffer[: -len(_PROMPT) + 1], b""
         return text.decode(errors="replace").strip("\n")
 
+    def _start_waiting(self) -> None:
+        self._answer_by_s = min(time.monotonic() + self._timeout_s, self._give_up_at_s)
+
     def _left_s(self) -> float:
-        left_s = self._deadline_s - time.monotonic()
+        left_s = self._answer_by_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
         return left_s

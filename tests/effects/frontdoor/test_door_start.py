@@ -74,6 +74,39 @@ def test_a_stopped_door_is_gone_and_starts_again_with_its_route(doors, engines, 
     tools.wait_for(lambda: door.all_up(route), "it serves what it served")
 
 
+def test_a_reboot_forgets_the_route(doors, engines, slot_of, tools):
+    """Its ports may belong to anybody by then: the daemon must look before it says again what is live."""
+    door = doors()
+    door.serve(slot_of(1, engines("stranger")))
+    door.stop()
+    for record in (door.settings.directory / "run").glob("*.json"):
+        this_boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        record.write_text(record.read_text().replace(this_boot, "00000000-0000-0000-0000-000000000000"))
+    door.ensure()
+    assert (door.read().public, door.read().mode) == ((), Mode.REFUSE)
+    assert tools.run(tools.request(door.port)).error["code"] == "no_model_live"
+
+
+def test_more_slots_than_before_are_there_after_the_next_start(doors, engines, slot_of, tools):
+    door = doors(slots=2)
+    door.serve(slot_of(1, engines("blue")))
+    door.stop()
+    settings = door.settings
+    larger = type(door)(DoorSettings(settings.directory, settings.public, settings.preview, slots=5))
+    larger.ensure()
+    larger.serve(slot_of(1, engines("green")), slot_of(5, engines("red", "/readiness")))
+
+
+def test_a_door_that_cannot_start_again_says_why(doors, tools):
+    door = doors()
+    pid = door.read().pid
+    configuration = door.settings.directory / "haproxy.cfg"
+    configuration.write_text(configuration.read_text() + "\nnonsense here\n")
+    os.kill(pid, signal.SIGKILL)
+    tools.wait_for(lambda: "unknown keyword 'nonsense'" in door.read().why, "the reason is shown")
+    door.ensure()  # its keeper goes on trying; a person is told why
+
+
 def test_a_door_whose_shim_died_serves_on_and_can_be_stopped(doors, engines, slot_of, tools):
     door = doors()
     door.serve(slot_of(1, engines("blue")))
