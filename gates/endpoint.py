@@ -107,8 +107,10 @@ def _secure(connection: socket.socket, target: Target, where: str) -> socket.soc
         return ssl.create_default_context().wrap_socket(connection, server_hostname=target.host)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         connection.close()
-        plain = "; does it speak plain http?" if isinstance(error, ssl.SSLError) else ""
-        return Failure("port", f"no TLS connection to {where}: {reason(error)}{plain}")
+        late = isinstance(error, TimeoutError)
+        what = "the handshake did not end before the deadline" if late else reason(error)
+        hint = "; does it speak plain http?" if late or isinstance(error, ssl.SSLError) else ""
+        return Failure("port", f"no TLS connection to {where}: {what}{hint}")
 
 
 def _converse(connection: socket.socket, wire: bytes, recorder: Recorder, deadline_s: float, timeout_s: float) -> float:

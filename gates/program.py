@@ -12,7 +12,7 @@ import psutil
 from gates import catalog
 from gates.contract import MAX_DOCUMENT_BYTES, GateRequest, Verdict, VerdictKind, broken, parse_request
 from gates.errors import GateUsageError
-from gates.trial import CannotJudgeError, DeadlineError, Trial, open_trial
+from gates.trial import CannotJudgeError, DeadlineError, Trial, WrongModelError, open_trial
 
 
 def main(name: str) -> int:
@@ -52,6 +52,8 @@ def _run(trial: Trial, stderr: IO[str]) -> Verdict:
         return broken(gate.name, str(error))
     except CannotJudgeError as error:
         trial.check("access", VerdictKind.ERROR, str(error))
+    except WrongModelError as error:
+        trial.check("P17", VerdictKind.FAIL, str(error))
     except DeadlineError:
         sentence = f"the deadline of {trial.request.deadline_s:g} s passed before everything was looked at"
         trial.check("deadline", VerdictKind.INCONCLUSIVE, sentence)

@@ -26,7 +26,9 @@ def read_model(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mo
     try:
         return model.model_validate(dict(mapping))
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
+        problems = error.errors(include_url=False, include_context=False)
+    # A misspelt key first: the one that is then missing is only its shadow.
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         key = str(problem["loc"][-1])

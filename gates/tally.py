@@ -15,9 +15,9 @@ _SILENT_AFTER: Final = 2
 
 
 def gone_silent(trial: Trial) -> bool:
-    """The last answers did not come at all: more questions would only burn the deadline."""
+    """The last answers did not come, or not whole: more questions would only burn the deadline."""
     last = trial.answers[-_SILENT_AFTER:]
-    return len(last) == _SILENT_AFTER and not any(answer.reply.answered for answer in last)
+    return len(last) == _SILENT_AFTER and all(any(b.rule == "P08" for b in answer.breaches) for answer in last)
 
 
 def check_invariants(trial: Trial) -> None:

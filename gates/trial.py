@@ -27,10 +27,16 @@ if TYPE_CHECKING:
 
 MAX_RETRIES: Final = 2
 _RETRY_PAUSE_S: Final = 0.5
+# Ten times what the longest answer that a gate asks for takes on the wire.
+_MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
 class DeadlineError(Exception):
     """The gate's own time is up. It still gives a verdict on what it saw."""
+
+
+class WrongModelError(Exception):
+    """The endpoint does not serve the model: nothing more can be asked, and that is a failure."""
 
 
 class CannotJudgeError(Exception):
@@ -82,11 +88,13 @@ class Trial:
 
     def ask(self, body: Mapping[str, Any], *, timeout_s: float) -> Answer:
         """Ask the engine. Only *connection refused*, 429 and 503 are asked again, at most twice: repeating until it
-        works would hide the very faults that are looked for. Raises `DeadlineError` and `CannotJudgeError`.
+        works would hide the very faults that are looked for. Raises `DeadlineError`, `CannotJudgeError`
+        and `WrongModelError`.
         """
         streamed = bool(body.get("stream"))
         for attempt in range(MAX_RETRIES + 1):
-            exchange = self.endpoint.chat(body, timeout_s=self._allowed_s(timeout_s))
+            allowed_s = self._allowed_s(timeout_s)
+            exchange = self.endpoint.chat(body, timeout_s=allowed_s, limit_bytes=_MAX_ANSWER_BYTES)
             if attempt == MAX_RETRIES or not _worth_a_retry(exchange) or self.remaining_s() < _RETRY_PAUSE_S * 2:
                 break
             self.retries += 1
@@ -154,6 +162,9 @@ class Trial:
     def _guard(self, exchange: Exchange) -> None:
         if exchange.status in (401, 403):
             raise CannotJudgeError(needs_key(exchange.status, self.request.api_key_env, self.endpoint.api_key))
+        hint = refusal_hint(exchange, self.endpoint, self.request.model, timeout_s=10.0)
+        if hint is not None:
+            raise WrongModelError(hint)
         if exchange.failure is not None and exchange.failure.layer == "timeout" and self.remaining_s() <= 0:
             # The gate's own end cut the wait short: this says nothing about the engine.
             raise DeadlineError

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gates.wire import Exchange
 
 _MAX_CORE_SHARE: Final = 0.7
+_MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 _COMPARED: Final = (("decode_tok_per_s", "decode per user"), ("aggregate_tok_per_s", "aggregate"))
 
 
@@ -76,7 +77,7 @@ def run(trial: Trial) -> Verdict:
 
 
 async def _measure(trial: Trial, settings: ThroughputSettings) -> list[Cell]:
-    client = LoadClient(trial.endpoint)
+    client = LoadClient(trial.endpoint, limit_bytes=_MAX_ANSWER_BYTES)
     cells: list[Cell] = []
     try:
         for rung in settings.ladder:

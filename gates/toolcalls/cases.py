@@ -48,6 +48,11 @@ class Case:
     result: str = ""
     canary: str = ""
 
+    @property
+    def feedback_id(self) -> str:
+        """The id of the check on the second turn."""
+        return self.name.replace("J01", "F01", 1) if self.name.startswith("J01") else f"F01.{self.name}"
+
     def schema(self, tool: str) -> Mapping[str, Any] | None:
         """The declared parameters of `tool`; None when it was not on offer."""
         for offered in self.tools:

@@ -110,7 +110,7 @@ def _judge_case(trial: Trial, settings: ToolcallSettings, make: Callable[[], Cas
     _decide(trial, f"{case.name}.{mode.label}", "exactly one call, of the right tool, with valid arguments", calls)
     if not case.canary:
         return
-    check_id = f"F01{case.name.removeprefix('J01')}.{mode.label}"
+    check_id = f"{case.feedback_id}.{mode.label}"
     if feedback.problems:
         _decide(trial, check_id, "a value that only the tool's result holds comes back in the answer", feedback)
     else:

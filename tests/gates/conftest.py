@@ -17,6 +17,7 @@ import pytest
 from gates import program
 from gates.contract import GateRequest, Verdict, parse_verdict
 from gates.wire import Exchange, Piece
+from launch.engines.emulator.testing import emulator
 
 Script = Callable[[socket.socket, bytes], None]
 
@@ -121,6 +122,20 @@ def rules_broken(breaches: Any) -> set[str]:
     return {breach.rule for breach in breaches}
 
 
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Callable[..., str]]:
+    """URLs of healthy emulated engines, each started once for the whole run and shared."""
+    with contextlib.ExitStack() as stack:
+        running: dict[tuple[str, ...], str] = {}
+
+        def url(*flags: str) -> str:
+            if flags not in running:
+                running[flags] = stack.enter_context(emulator(*flags, model="emu")).url
+            return running[flags]
+
+        yield url
+
+
 @pytest.fixture
 def raw_server() -> Iterator[Callable[[Script], RawServer]]:
     servers: list[RawServer] = []
@@ -135,6 +150,7 @@ def raw_server() -> Iterator[Callable[[Script], RawServer]]:
 
 
 Judge = Callable[..., Verdict]
+Engines = Callable[..., str]
 
 
 @pytest.fixture

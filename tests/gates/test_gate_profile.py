@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gates import catalog
+from gates.errors import GateUsageError
+from gates.profile import DIRECTORY, GateStep, load, parse
+
+
+def test_the_shipped_profiles_load_and_start_with_the_cheapest() -> None:
+    assert {path.stem for path in DIRECTORY.glob("*.yaml")} == {"smoke", "standard", "demo"}
+    for name in ("smoke", "standard", "demo"):
+        profile = load(name)
+        assert profile.name == name
+        assert profile.description
+        assert profile.gates[0].name == "health"
+    assert {step.name for step in load("standard").gates} == set(catalog.BUILT_IN)
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "stop_early: false\n"
+        "gates:\n"
+        "  - {name: health, deadline_s: 9, settings: {probes: 1}}\n"
+        "  - {name: colour, run: [/opt/colour, --blue], observe: true, stop_early: true}\n"
+    )
+    health, colour = load(file).gates
+    assert health == GateStep("health", None, 9.0, {"probes": 1}, observe=False, stop_early=False)
+    assert colour == GateStep("colour", ("/opt/colour", "--blue"), 300.0, {}, observe=True, stop_early=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a mapping with the key 'gates'"),
+        ("- health", "a mapping with the key 'gates'"),
+        ("gates: []", "gates"),
+        ("gate: []", "unknown key 'gate'; did you mean 'gates'?"),
+        ("gates: [{name: health, deadlines: 3}]", "unknown key 'gates.0.deadlines'; did you mean 'deadline_s'?"),
+        ("gates: [{name: helth}]", "no gate 'helth' (did you mean 'health'?)"),
+        ("gates: [{deadline_s: 3}]", "'gates.0.name' is missing"),
+        ("gates: [{name: health, deadline_s: soon}]", "gates.0.deadline_s"),
+        ("gates: [{name: health, deadline_s: -1}]", "gates.0.deadline_s"),
+        ("gates: [{name: health, run: [/bin/true]}]", "is the name of a built-in gate"),
+        ("gates: [{name: mine, run: []}]", "gates.0.run"),
+        ("gates: [{name: health}, {name: health}]", "listed twice"),
+        ("gates: [{name: health, settings: {probs: 1}}]", "did you mean 'probes'?"),
+        (
+            "gates: [{name: throughput, settings: {ladder: [{concurrency: 1, min_decode: 5}]}}]",
+            "did you mean 'min_decode_tok_per_s'?",
+        ),
+        ("gates: [{name: health}]\ngates: []", "p.yaml:2: the key 'gates' is given twice"),
+        ("a: &x 1\nb: *x", "aliases are not allowed"),
+        ("gates: [", "p.yaml"),
+        ("gates: !!python/object:os.system {}", "p.yaml"),
+    ],
+)
+def test_bad_profiles_get_a_sentence_with_the_place(text: str, said: str) -> None:
+    with pytest.raises(GateUsageError) as caught:
+        parse("p", text, "p.yaml")
+    assert said in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_profiles_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(GateUsageError, match=r"did you mean 'standard'\?") as caught:
+        load("standart")
+    assert caught.value.exit_code == 3
+    with pytest.raises(GateUsageError, match="no profile"):
+        load(tmp_path / "none.yaml")
+    huge = tmp_path / "huge.yaml"
+    huge.write_text("# " + "x" * 300_000)
+    with pytest.raises(GateUsageError, match="at most"):
+        load(huge)
+    huge.write_bytes(b"gates: \xff")
+    with pytest.raises(GateUsageError, match="UTF-8"):
+        load(huge)
+
+
+def test_picking_gates_by_name() -> None:
+    smoke = load("smoke")
+    assert [step.name for step in smoke.only(["toolcalls", "throughput"]).gates] == ["toolcalls", "throughput"]
+    assert smoke.only(["toolcalls"]).gates[0].settings == {"cases": ["weather"]}
+    with pytest.raises(GateUsageError, match=r"did you mean 'sanity'\?"):
+        smoke.only(["sanety"])

@@ -1,0 +1,232 @@
+"""Gates as child processes: deadlines, leaks, crashes, secrets; and what a run makes of their verdicts."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conftest import Engines
+
+from gates.contract import VerdictKind
+from gates.errors import GateUsageError
+from gates.profile import GateStep, Profile
+from gates.run import run_profile
+
+PASS = '{"contract": 1, "gate": "mine", "verdict": "pass", "sentence": "fine"}'
+
+
+def program(tmp_path: Path, body: str, name: str = "mine") -> tuple[str, ...]:
+    path = tmp_path / f"{name}.sh"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return (str(path),)
+
+
+def run(tmp_path: Path, body: str, *, deadline_s: float = 30.0, **more: Any) -> Any:
+    profile = Profile("p", (GateStep("mine", program(tmp_path, body), deadline_s),))
+    return run_profile("http://127.0.0.1:1", "m", profile, evidence_dir=tmp_path / "evidence", **more)
+
+
+def verdict_of(report: Any) -> Any:
+    return report.steps[0].verdict
+
+
+def test_a_gate_in_a_few_lines_of_shell(tmp_path: Path) -> None:
+    body = f"""
+request=$(cat)
+echo '{{"sentence": "half way"}}' >&2
+case "$request" in *'"model":"m"'*) echo '{PASS}' ;; esac
+"""
+    heard: list[Any] = []
+    report = run(tmp_path, body, on_progress=heard.append)
+    assert (report.verdict, report.exit_code) == ("pass", 0)
+    assert {"gate": "mine", "sentence": "half way"} in heard
+    assert [h for h in heard if h.get("started")] == [{"gate": "mine", "started": True, "number": 1, "left": []}]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("exit 3", "exit code 3 without a verdict"),
+        ("echo oh no >&2; exit 1", "oh no"),
+        ("kill -SEGV $$", "SIGSEGV"),
+        ("echo hello", "does not end in a JSON object"),
+        (f"echo '{PASS}'; echo bye", "does not end in a JSON object"),
+        ("""echo '{"contract": 1, "gate": "mine"}'""", "is not a verdict"),
+        (f"echo '{PASS}' | sed s/mine/yours/", "signed by gate 'yours'"),
+        ("yes | head -c 20000000", "more than"),
+        ("yes", "more than"),
+    ],
+)
+def test_a_broken_gate_is_an_error_that_says_how(tmp_path: Path, body: str, said: str) -> None:
+    report = run(tmp_path, body)
+    assert (report.verdict, report.exit_code) == ("error", 12)
+    assert said in verdict_of(report).sentence
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    profile = Profile("p", (GateStep("mine", ("/no/such/program",)),))
+    report = run_profile("http://127.0.0.1:1", "m", profile, evidence_dir=tmp_path)
+    assert report.verdict == "error"
+    assert "/no/such/program: No such file or directory" in report.sentence
+
+
+def gone(pid_file: Path) -> bool:
+    pid = int(pid_file.read_text())
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def wait_until(condition: Any, timeout_s: float = 20.0) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+DETACHED = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+
+
+def test_the_deadline_ends_the_whole_tree_also_what_left_the_session(tmp_path: Path) -> None:
+    child, detached = tmp_path / "child", tmp_path / "detached"
+    body = f"""
+trap '' TERM
+sleep 600 & echo $! > {child}
+setsid setsid -f {sys.executable} -c "{DETACHED}" {detached}
+sleep 600
+"""
+    report = run(tmp_path, body, deadline_s=3)
+    assert "deadline of 3 s" in verdict_of(report).sentence
+    assert report.verdict == "error"
+    assert report.duration_s < 30
+    assert wait_until(lambda: gone(child) and gone(detached))
+
+
+def test_what_a_gate_leaves_running_is_ended_and_mentioned(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    body = f"setsid -f {sys.executable} -c \"{DETACHED}\" {child}\nwhile [ ! -s {child} ]; do :; done\necho '{PASS}'"
+    report = run(tmp_path, body)
+    assert report.verdict == "pass"
+    assert "1 processes that it left running were ended" in verdict_of(report).sentence
+    assert wait_until(lambda: gone(child))
+
+
+def test_a_gate_is_cancelled(tmp_path: Path) -> None:
+    cancel = threading.Event()
+    threading.Timer(0.3, cancel.set).start()
+    report = run(tmp_path, "sleep 600", cancel=cancel)
+    assert report.verdict == "error"
+    assert "cancelled" in verdict_of(report).sentence
+    assert run(tmp_path, f"echo '{PASS}'", cancel=cancel).verdict == "error"
+
+
+def test_nobodys_secrets_are_inherited_but_the_named_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-1")
+    monkeypatch.setenv("MY_KEY", "shown-2")
+    monkeypatch.setenv("http_proxy", "http://proxy")
+    dump = tmp_path / "environment"
+    run(tmp_path, f"env > {dump}; echo '{PASS}'", api_key_env="MY_KEY")
+    text = dump.read_text()
+    assert "shown-2" in text
+    assert "hidden-1" not in text
+    assert "proxy" not in text
+
+
+def test_the_request_is_the_contract(tmp_path: Path) -> None:
+    seen = tmp_path / "request"
+    baseline = {"endpoint": "http://live"}
+    run(tmp_path, f"cat > {seen}; echo '{PASS}'", deadline_s=7, capability={"thinking": "none"}, baseline=baseline)
+    request = json.loads(seen.read_text())
+    assert request == {
+        "contract": 1,
+        "gate": "mine",
+        "endpoint": "http://127.0.0.1:1",
+        "model": "m",
+        "api_key_env": None,
+        "profile": {},
+        "capability": {"thinking": "none"},
+        "baseline": baseline,
+        "deadline_s": 7.0,
+        "evidence_dir": str(tmp_path / "evidence" / "mine"),
+        "engine": None,
+        "metrics_url": None,
+    }
+    assert os.path.isdir(request["evidence_dir"])  # noqa: PTH112 - a string of the contract
+
+
+def saying(tmp_path: Path, name: str, kind: str) -> tuple[str, ...]:
+    text = json.dumps({"contract": 1, "gate": name, "verdict": kind, "sentence": f"{name} says {kind}"})
+    return program(tmp_path, f"echo '{text}'", name)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "overall", "ran"),
+    [
+        ("pass pass", "pass", 2),
+        ("pass inconclusive", "inconclusive", 2),
+        ("inconclusive fail", "fail", 2),
+        ("fail pass", "fail", 1),
+        ("error pass", "error", 1),
+        ("fail! pass", "pass", 2),
+        ("fail~ error", "fail", 2),
+    ],
+)
+def test_what_the_gates_say_together(tmp_path: Path, kinds: str, overall: str, ran: int) -> None:
+    """`!` marks a gate that only observes, `~` one after which the run goes on."""
+    steps = []
+    for number, kind in enumerate(kinds.split()):
+        name = f"g{number}"
+        command = saying(tmp_path, name, kind.rstrip("!~"))
+        steps.append(GateStep(name, command, 30.0, observe="!" in kind, stop_early="~" not in kind))
+    report = run_profile("http://127.0.0.1:1", "m", Profile("p", tuple(steps)), evidence_dir=tmp_path / "e")
+    assert report.verdict == overall
+    assert report.exit_code == VerdictKind(overall).exit_code
+    assert sum(step.verdict is not None for step in report.steps) == ran
+    document = json.loads(report.to_json())
+    assert set(document) == {
+        "schema", "endpoint", "model", "profile", "verdict", "exit_code", "sentence", "started_at", "duration_s",
+        "evidence_dir", "steps",
+    }  # fmt: skip
+    assert [set(step) for step in document["steps"]] == [{"gate", "observe", "why_not", "verdict"}] * 2
+    table = report.text()
+    assert "g0" in table
+    assert ("not run" in table) == (ran == 1)
+
+
+def test_an_earlier_report_is_a_baseline_for_each_gate(tmp_path: Path) -> None:
+    earlier = {"steps": [{"gate": "mine", "verdict": {"measurements": {"c1": 5}}}, {"gate": "other", "verdict": None}]}
+    seen = tmp_path / "request"
+    run(tmp_path, f"cat > {seen}; echo '{PASS}'", baseline=earlier)
+    assert json.loads(seen.read_text())["baseline"] == {"measurements": {"c1": 5}}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "model", "more", "said"),
+    [
+        ("127.0.0.1:8000", "m", {}, "not an http or https URL"),
+        ("http://h", "", {}, "model name"),
+        ("http://h", "m", {"capability": {"thinkin": "none"}}, "did you mean 'thinking'?"),
+        ("http://h", "m", {"only": ["nothing"]}, "has no gate 'nothing'"),
+    ],
+)
+def test_a_wrong_question_is_refused(endpoint: str, model: str, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(GateUsageError) as caught:
+        run_profile(endpoint, model, "smoke", **more)
+    assert said in str(caught.value)
+
+
+def test_the_demo_profile_on_a_healthy_engine(tmp_path: Path, engines: Engines) -> None:
+    url = engines("--ttft-ms", "2", "--itl-ms", "0.5")
+    report = run_profile(url, "emu", "demo", only=["health", "sanity", "toolcalls"], evidence_dir=tmp_path)
+    assert report.verdict == "pass", report.text()
+    assert [step.gate for step in report.steps] == ["health", "sanity", "toolcalls"]
+    assert report.sentence == "3 gates passed"
