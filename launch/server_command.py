@@ -84,7 +84,9 @@ def _without_interpreter(words: Sequence[str]) -> tuple[str, ...]:
 
 def _taken_apart(name: str, command: tuple[str, ...], words: Sequence[str]) -> ServerCommand:
     program: Program = router(name) if name == "smg" else engine(name)
-    model, serves, port = None, (), None
+    model: str | None = None
+    serves: tuple[str, ...] = ()
+    port: int | None = None
     flags: list[str] = []
     secrets: list[str] = []
     refused: list[str] = []

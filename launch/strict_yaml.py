@@ -77,6 +77,21 @@ def read(text: str, *, source: str, typed: Callable[[KeyPath], bool]) -> Documen
     return Document(value, source, builder.lines)
 
 
+def write(data: Mapping[str, Any]) -> str:
+    """YAML that :func:`read` gives back as it was, keys in their order."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what YAML folds away in its plainer styles: line breaks of other alphabets, control characters."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(f"{_TAG}str", text, style=None if text.isprintable() else '"'),
+)
+
+
 def _refuse_aliases_and_depth(text: str, source: str) -> None:
     """Look at the events before anything is built from them."""
     depth = 0

@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from launch import strict_yaml
@@ -132,8 +131,7 @@ class Topology(_Strict):
 
     def to_yaml(self) -> str:
         """The topology as a file that parses back to the same topology."""
-        data = self.model_dump(mode="json", exclude_defaults=True)
-        return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
+        return strict_yaml.write(self.model_dump(mode="json", exclude_defaults=True))
 
 
 def load(path: Path) -> Topology:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 
 import yaml
@@ -12,7 +12,7 @@ from launch.render import grouped
 
 MARK = "# cutover: ?"
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./@-][A-Za-z0-9_./@:+=-]*")
+_PLAIN = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./@:+=-]*")
 _KEPT_AS_WRITTEN = frozenset({"tag:yaml.org,2002:str", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
 
@@ -93,11 +93,12 @@ def word(text: str, *, inside: bool = False) -> str:
         return text
     if '"' in text and "'" not in text and text.isprintable():
         return f"'{text}'"
-    return json.dumps(text, ensure_ascii=False)
+    return str(yaml.safe_dump(text, default_style='"', allow_unicode=True, width=sys.maxsize)).rstrip("\n")
 
 
 def _implicit_tag(text: str) -> str:
-    return str(yaml.SafeLoader("").resolve(yaml.ScalarNode, text, (True, False)))
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    return str(node.tag) if isinstance(node, yaml.ScalarNode) else ""
 
 
 def _one_line(text: str) -> str:

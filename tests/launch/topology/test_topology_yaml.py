@@ -1,10 +1,13 @@
 """What a topology file may be, and what a person reads when it is not."""
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from launch.errors import TopologyError
 from launch.strict_yaml import MAX_BYTES
 from launch.topology import load, parse
+from launch.topology_yaml import word
 
 
 def test_the_smallest_form_means_what_it_says(changed):
@@ -121,3 +124,24 @@ def test_files_that_cannot_be_topologies(tmp_path, small):
     good = tmp_path / "good.yaml"
     good.write_text(small)
     assert load(good).name == "qwen-tp2x2"
+
+
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+SURPRISES = """
+1:2 12:30:45 a:b ~ null no 0.90 1e3 .5 2026-11-29 << a: #x @a - -- = *a &a !a | > %a `a ? {x} [x] ' " '"
+"""
+ODD = [*SURPRISES.split(), "a: b", "a #b", "a\nb", "\t", "\x7f", "\x85", "\u2028", ""]
+
+
+@given(st.lists(WORDS, max_size=5))
+@example(ODD)
+@settings(max_examples=50, deadline=None)
+def test_words_that_we_write_are_read_as_they_were(words):
+    flags = ["--x", *words]
+    listed = ", ".join(word(one, inside=True) for one in flags)
+    text = "name: a\nserves: [m]\nengine: script\nscript: /x\ninstances: {a: {gpus: 1}}\n"
+    text += f"notes: {word(flags[-1])}\nflags: [{listed}]\n"
+    topology = parse(text, source="box.yaml")
+    assert list(topology.flags) == flags
+    assert topology.notes == flags[-1]
+    assert parse(topology.to_yaml(), source="again") == topology
