@@ -33,7 +33,7 @@ class Capability(StrictModel):
     json_schema: bool = False
     keeps_reasoning: bool = False
     reasoning_field: Literal["reasoning", "reasoning_content"] | None = None
-    max_length: int | None = Field(default=None, gt=0)
+    max_context_tokens: int | None = Field(default=None, gt=0)
 
     @property
     def thinking_on(self) -> Mapping[str, Any]:
@@ -49,6 +49,10 @@ class Capability(StrictModel):
     def may_think(self) -> bool:
         """Without a switch that is thrown, an answer may have to think first and needs room for it."""
         return self.thinking != "none"
+
+    def room(self, tokens: int) -> int:
+        """As many tokens of answer as were wanted, or half of the context: the question needs the rest."""
+        return tokens if self.max_context_tokens is None else min(tokens, max(1, self.max_context_tokens // 2))
 
 
 def read_capability(mapping: Mapping[str, Any]) -> Capability:

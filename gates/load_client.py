@@ -44,6 +44,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
+        self.used = False
         self._recorder: Recorder | None = None
         self._done: asyncio.Future[None] | None = None
 
@@ -52,12 +53,12 @@ class _Connection(asyncio.Protocol):
         return self.transport is not None and not self.transport.is_closing()
 
     async def exchange(self, wire: bytes, body: bytes, deadline_s: float, limit_bytes: int) -> Exchange:
+        if self.transport is None or self.transport.is_closing():
+            return _unsent(body, Failure("port", "the connection was closed before the request"))
         recorder = self._recorder = Recorder(limit_bytes)
         done = self._done = asyncio.get_running_loop().create_future()
+        self.used = True
         sent_at_s = time.monotonic()
-        if self.transport is None or self.transport.is_closing():
-            failure = Failure("port", "the connection was closed before the request")
-            return Exchange("POST", _PATH, body, sent_at_s, sent_at_s, failure=failure)
         self.transport.write(wire)
         try:
             async with asyncio.timeout(max(0.001, deadline_s - sent_at_s)):
@@ -111,18 +112,15 @@ class LoadClient:
         `deadline_s` is a monotonic time. Never raises for what the network does.
         """
         payloads = [encode_body(body) for body in bodies]
-        failure = await self._warm(len(payloads), deadline_s)
-        if failure is not None:
-            now_s = time.monotonic()
-            return [Exchange("POST", _PATH, payload, now_s, now_s, failure=failure) for payload in payloads]
-        key = self.endpoint.api_key
-        wires = [
-            encode_request(self.endpoint.target, "POST", _PATH, payload, api_key=key, keep_alive=True)
-            for payload in payloads
-        ]
+        self._connections = [connection for connection in self._connections if connection.usable]
+        connected = await self._connect(len(payloads) - len(self._connections), deadline_s)
+        if isinstance(connected, Failure):
+            return [_unsent(payload, connected) for payload in payloads]
+        key, target = self.endpoint.api_key, self.endpoint.target
+        wires = [encode_request(target, "POST", _PATH, body, api_key=key, keep_alive=True) for body in payloads]
         return await asyncio.gather(
             *(
-                connection.exchange(wire, payload, deadline_s, self.limit_bytes)
+                self._one(connection, wire, payload, deadline_s)
                 for connection, wire, payload in zip(self._connections, wires, payloads, strict=False)
             )
         )
@@ -132,11 +130,24 @@ class LoadClient:
             if connection.transport is not None:
                 connection.transport.abort()
 
-    async def _warm(self, count: int, deadline_s: float) -> Failure | None:
-        self._connections = [connection for connection in self._connections if connection.usable]
-        missing = count - len(self._connections)
-        if missing <= 0:
-            return None
+    async def _one(self, connection: _Connection, wire: bytes, payload: bytes, deadline_s: float) -> Exchange:
+        reused = connection.used
+        exchange = await connection.exchange(wire, payload, deadline_s, self.limit_bytes)
+        closed = exchange.status is None and exchange.failure is not None and exchange.failure.layer != "timeout"
+        if not (reused and closed):
+            return exchange
+        # A server may close an idle connection at the moment it is used again. That is keep-alive's own race and no
+        # fault of the engine: what counts is what a fresh connection gets.
+        connected = await self._connect(1, deadline_s)
+        if isinstance(connected, Failure):
+            return _unsent(payload, connected)
+        return await connected[0].exchange(wire, payload, deadline_s, self.limit_bytes)
+
+    async def _connect(self, count: int, deadline_s: float) -> list[_Connection] | Failure:
+        """So many further connections, or why not; none when `count` is not positive."""
+        fresh: list[_Connection] = []
+        if count <= 0:
+            return fresh
         target = self.endpoint.target
         address = await asyncio.to_thread(resolve, target, deadline_s - time.monotonic())
         if isinstance(address, Failure):
@@ -146,14 +157,20 @@ class LoadClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(max(0.001, deadline_s - time.monotonic())):
-                for _ in range(missing):
+                for _ in range(count):
                     _, made = await loop.create_connection(_Connection, *address, ssl=secure, server_hostname=name)
+                    fresh.append(made)
                     self._connections.append(made)
         except TimeoutError:
             return Failure("port", f"nobody accepted a connection on {target.authority} before the deadline")
         except OSError as error:
             return Failure("port", f"no connection to {target.authority}: {reason(error)}")
-        return None
+        return fresh
+
+
+def _unsent(payload: bytes, failure: Failure) -> Exchange:
+    now_s = time.monotonic()
+    return Exchange("POST", _PATH, payload, now_s, now_s, failure=failure)
 
 
 class SelfCheck:

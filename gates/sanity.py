@@ -89,7 +89,7 @@ def _body(trial: Trial, settings: SanitySettings, prompt: str, *, streamed: bool
     body: dict[str, Any] = {
         "model": trial.request.model,
         "messages": [{"role": "user", "content": prompt}],
-        "max_tokens": settings.thinking_max_tokens if thinks else settings.max_tokens,
+        "max_tokens": capability.room(settings.thinking_max_tokens if thinks else settings.max_tokens),
     }
     if capability.thinking == "switch":
         body |= capability.thinking_off

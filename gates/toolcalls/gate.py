@@ -143,7 +143,7 @@ def _body(
     thinks = trial.capability.may_think and mode.thinking != "thinking-off"
     body: dict[str, Any] = {
         "model": trial.request.model,
-        "max_tokens": settings.thinking_max_tokens if thinks else settings.max_tokens,
+        "max_tokens": trial.capability.room(settings.thinking_max_tokens if thinks else settings.max_tokens),
         "tools": list(tools),
         "tool_choice": "auto",
         **mode.keys,
