@@ -103,8 +103,7 @@ class CommitCutover(Record):
     """live := candidate, previous := live, in one transaction; the route is a consequence that is repaired."""
 
     rollout: str
-    baseline_first_byte_p95_s: float
-    baseline_probe_ttft_s: float
+    baseline: Bake  # what live showed until now
 
 
 @dataclass(frozen=True, slots=True)

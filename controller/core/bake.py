@@ -62,10 +62,31 @@ def problems(state: State, seen: Seen, bake: Bake, since_s: float, policy: Polic
     if _too_slow(p95_s, before_s, policy):
         found.append(f"time to first byte p95 {p95_s * 1000:.0f} ms, before it was {before_s * 1000:.0f} ms")
     public = seen.probes.get("public")
-    ttft_s = public.ttft_s if public is not None and public.ok and public.started_at_s >= since_s else None
-    if _too_slow(ttft_s or 0.0, bake.baseline_probe_ttft_s, policy):
-        found.append(
-            f"a probe waits {(ttft_s or 0.0) * 1000:.0f} ms for its first token, "
-            f"before it was {bake.baseline_probe_ttft_s * 1000:.0f} ms"
-        )
+    if public is not None and public.ok and public.started_at_s >= since_s:
+        found += _slow_probe(public, bake, policy)
     return [text for text in found if text]
+
+
+def _slow_probe(probe: ProbeSeen, bake: Bake, policy: Policy) -> list[str]:
+    compared = (
+        ("waits {:.0f} ms for its first token", probe.ttft_s, bake.baseline_probe_ttft_s),
+        ("takes {:.0f} ms for its answer", probe.total_s, bake.baseline_probe_total_s),
+    )
+    return [
+        f"a probe {text.format((value_s or 0.0) * 1000)}, before it was {before_s * 1000:.0f} ms"
+        for text, value_s, before_s in compared
+        if _too_slow(value_s or 0.0, before_s, policy)
+    ]
+
+
+def baseline(state: State, seen: Seen, policy: Policy) -> Bake:
+    """What live shows at the moment of the cutover, under the users' own load; zeros where it shows nothing."""
+    public = seen.probes.get("public")
+    known = public is not None and public.ok and state.live is not None
+    return Bake(
+        baseline_first_byte_p95_s=first_byte_p95_s(
+            state.seat_attempts(state.live), dict(seen.traffic), policy.bake_min_requests
+        ),
+        baseline_probe_ttft_s=(public.typical_ttft_s or 0.0) if public is not None and known else 0.0,
+        baseline_probe_total_s=(public.typical_total_s or 0.0) if public is not None and known else 0.0,
+    )

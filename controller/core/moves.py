@@ -219,12 +219,7 @@ def _record_gate(state: State, action: act.RecordGate, now: Now, why: str) -> St
 
 def _commit_cutover(state: State, action: act.CommitCutover, now: Now, why: str) -> State:
     rollout = advance(rollout_of(state, action.rollout), Event.COMMITTED, now, why)
-    bake = replace(
-        rollout.bake,
-        baseline_first_byte_p95_s=action.baseline_first_byte_p95_s,
-        baseline_probe_ttft_s=action.baseline_probe_ttft_s,
-        last_sample_s=now.boot_s,
-    )
+    bake = replace(action.baseline, last_sample_s=now.boot_s)
     rollout = replace(
         rollout, before=(state.live, state.previous), bake=bake, decided_at_s=now.boot_s, switched_at_s=None
     )

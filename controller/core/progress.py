@@ -7,7 +7,7 @@ from typing import Any
 
 from . import actions as act
 from .actions import Decision
-from .bake import first_byte_p95_s, problems
+from .bake import baseline, problems
 from .moves import rollback_seat
 from .plan import Refusal, holders, make_plan, place_again
 from .policy import Policy
@@ -244,12 +244,8 @@ def cutting_over(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> 
         return move(rollout, Event.BROKEN, died)
     if not all_ready(state, rollout.seat) or not is_fresh(seen.probes.get("preview"), seen, policy.probe_fresh_s):
         return None
-    live = state.seat_attempts(state.live)
-    p95_s = first_byte_p95_s(live, dict(seen.traffic), policy.bake_min_requests)
-    public = seen.probes.get("public")
-    ttft_s = public.ttft_s if public is not None and public.ok and public.ttft_s is not None else 0.0
     return Decision(
-        act.CommitCutover(rollout.id, p95_s, ttft_s),
+        act.CommitCutover(rollout.id, baseline(state, seen, policy)),
         f"{rollout.release} is live from now on" + (f"; {state.live.release} stays warm" if state.live else ""),
     )
 

@@ -178,6 +178,7 @@ class Bake:
     # what the release before showed, to compare with like: 0 = unknown
     baseline_first_byte_p95_s: float = 0.0
     baseline_probe_ttft_s: float = 0.0
+    baseline_probe_total_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

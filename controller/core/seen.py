@@ -40,6 +40,9 @@ class ProbeSeen:
     layer: str = "ok"  # host | process | port | http | generation | identity | timeout | ok
     sentence: str = ""
     ttft_s: float | None = None
+    total_s: float | None = None  # the whole answer: of a fixed length, so that it can be compared
+    typical_ttft_s: float | None = None  # medians of the last few that succeeded: one probe is an anecdote
+    typical_total_s: float | None = None
     streak: int = 1  # how many in a row had this outcome
     streak_since_s: float = 0.0
     progress_at_s: float | None = None  # when the engine's own token counters were last seen to move

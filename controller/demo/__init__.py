@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 
@@ -15,7 +16,8 @@ def main(engine: str = "emulator", *, yes: bool = False, as_json: bool = False, 
     from .acts import emulated
     from .show import Play, play
 
-    console = Console(stderr=as_json, highlight=False)
+    # A pipe has no width of its own, and the closing table needs one.
+    console = Console(stderr=as_json, highlight=False, width=None if sys.stdout.isatty() else 130)
     if engine == "vllm":
         from .vllm import vllm_play
 

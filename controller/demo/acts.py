@@ -28,7 +28,13 @@ def shipped(name: str) -> str:
 def emulated() -> tuple[Act, ...]:
     """A TP2 is live on two of four cards; a better, a leaking and a degrading candidate follow; then back by hand."""
     return (
-        Act("a TP2 goes live on two of the four cards", "promoted", shipped("demo-a.yaml"), "demo-a.yaml"),
+        Act(
+            "a TP2 goes live on two of the four cards",
+            "promoted",
+            shipped("demo-a.yaml"),
+            "demo-a.yaml",
+            options={"bake_s": 3},
+        ),
         Act(
             "a better TP2 is proposed for the two free cards",
             "promoted",

@@ -119,7 +119,7 @@ def _perform(act: Act, stage: Stage, console: Console, timeout_s: float) -> Scen
         release=rollout["release"],
         expected=act.expected,
         outcome=rollout["phase"],
-        why=rollout["why"] if rollout["phase"] != "rolled_back" else _reason(rollout),
+        why=_reason(rollout),
         took_s=round(time.monotonic() - began_s, 1),
         start_s=times.get("starting"),
         switch_s=times.get("switch_s"),
@@ -131,9 +131,18 @@ def _perform(act: Act, stage: Stage, console: Console, timeout_s: float) -> Scen
 
 
 def _reason(rollout: Mapping[str, Any]) -> str:
-    """Why it was rolled back, not that it was."""
-    moves = [e["why"] for e in rollout["events"] if e["action"] == "Move"]
-    return str(moves[-1] if moves else rollout["why"])
+    """What decided: for a promotion what it passed, for a rollback why, not that, it was rolled back."""
+    moves = [str(e["why"]) for e in rollout["events"] if e["action"] == "Move"]
+    if rollout["phase"] == "promoted":
+        passed = next((why for why in moves if why.startswith("passed ")), "")
+        return f"{passed}; {rollout['why']}" if passed else str(rollout["why"])
+    if rollout["phase"] == "rolled_back" and rollout["kind"] == "rollback":
+        return str(rollout["events"][-1]["why"] if not moves else f"{moves[-1]}: {_commit(rollout)}")
+    return moves[-1] if rollout["phase"] == "rolled_back" and moves else str(rollout["why"])
+
+
+def _commit(rollout: Mapping[str, Any]) -> str:
+    return next((str(e["why"]) for e in rollout["events"] if e["action"] == "CommitRollback"), "")
 
 
 def _say(event: Mapping[str, Any], console: Console, at_s: float) -> None:

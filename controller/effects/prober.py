@@ -7,9 +7,11 @@ next to it stands when the engine's own token counters last moved, so that busy 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import median
 
 import structlog
 
@@ -27,6 +29,7 @@ _TICK_S = 0.05
 _WORKERS = 8
 _TIMEOUT_S = 30.0
 _COUNTERS_TIMEOUT_S = 2.0
+_RECENT = 5
 
 
 @dataclass
@@ -37,6 +40,12 @@ class _Target:
     seen: ProbeSeen | None = None
     counters: Counters | None = None
     progress_at_s: float | None = None
+    recent: deque[tuple[float | None, float | None]] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    def typical(self, index: int) -> float | None:
+        values = [pair[index] for pair in self.recent]
+        known = [value for value in values if value is not None]
+        return median(known) if known else None
 
 
 class Prober:
@@ -127,6 +136,8 @@ class Prober:
         with self._lock:
             before = target.seen
             same = before is not None and before.ok == result.ok
+            if result.ok:
+                target.recent.append((result.ttft_s, result.total_s))
             target.seen = ProbeSeen(
                 ok=result.ok,
                 at_s=now_s,
@@ -134,6 +145,9 @@ class Prober:
                 layer=str(result.layer),
                 sentence=result.sentence,
                 ttft_s=result.ttft_s,
+                total_s=result.total_s,
+                typical_ttft_s=target.typical(0),
+                typical_total_s=target.typical(1),
                 streak=before.streak + 1 if same and before is not None else 1,
                 streak_since_s=before.streak_since_s if same and before is not None else started_s,
             )

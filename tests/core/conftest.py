@@ -108,7 +108,18 @@ class FakeWorld:
         )
         now_s = self.clock_s
         if ok and process is not None:
-            return ProbeSeen(True, now_s, now_s - 0.01, ttft_s=process.ttft_s, streak=3, streak_since_s=now_s - 3)
+            ttft_s, total_s = process.ttft_s, process.ttft_s + 0.1
+            return ProbeSeen(
+                True,
+                now_s,
+                now_s - 0.01,
+                ttft_s=ttft_s,
+                total_s=total_s,
+                typical_ttft_s=ttft_s,
+                typical_total_s=total_s,
+                streak=3,
+                streak_since_s=now_s - 3,
+            )
         return ProbeSeen(False, now_s, now_s - 1, "generation", "no token", streak=5, streak_since_s=now_s - 100)
 
     def _probes(self, state: State, slots: dict, preview: dict) -> dict[str, ProbeSeen]:

@@ -90,6 +90,16 @@ def test_bake_judges_what_the_front_door_saw(box, release, traffic):
     assert box.finish(rollout) is Phase.ROLLED_BACK
 
 
+def test_bake_judges_how_long_a_probe_takes(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.state.rollouts[rollout].bake.samples >= 2)
+    box.world.processes["two-a-2"].ttft_s = 0.6
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    moves = [e.why for e in box.journal.entries(rollout=rollout) if e.action == "Move"]
+    assert "a probe waits 600 ms for its first token, before it was 100 ms" in moves[-1]
+
+
 def test_death_in_the_bake_rolls_back_at_once(box, release):
     box.finish(box.propose(release("one")))
     rollout = box.propose(release("two"))
