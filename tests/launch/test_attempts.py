@@ -214,10 +214,11 @@ def test_a_person_with_a_terminal_in_the_directory_is_no_stray(
     assert is_alive(pid)
 
 
-def test_a_reused_pid_is_never_signalled(attempts, ended, other_process, is_alive):
+def test_a_reused_pid_is_never_signalled(attempts, until, ended, other_process, is_alive):
     """The record names a living process, down to its start time; but it lives elsewhere."""
     run_dir, identity = attempts.start("exits", 0)
     ended(run_dir)
+    until(lambda: not identity.is_alive())
     (run_dir / "exit.json").unlink()
     stranger = other_process("sleep", "1000")
     for ticks in (identity.start_ticks, shim.stat_of(stranger).start_ticks):

@@ -252,8 +252,9 @@ def is_shim_of(pid, run_dir, identity):
 
 def test_a_shim_needs_no_starter_once_its_files_are_there(attempts, ended, until):
     """As a service manager would run it: no lock is handed over, it takes its own."""
-    run_dir, _ = attempts.start("exits", 4)
+    run_dir, identity = attempts.start("exits", 4)
     ended(run_dir)
+    until(lambda: not identity.is_alive())
     (run_dir / "exit.json").unlink()
     subprocess.run([*SHIM, run_dir], check=True, capture_output=True)
     until((run_dir / "exit.json").exists)
