@@ -93,6 +93,16 @@ def test_a_request_that_nobody_could_take_over_is_an_error_of_the_door(doors, en
     assert sum(traffic.truncated for traffic in counted) == 0
 
 
+def test_an_engine_that_hangs_up_without_an_answer_is_charged_with_it(doors, engines, slot_of, tools):
+    """It passes its health check and drops the work: the attempt, not the door, has failed."""
+    door = doors()
+    door.serve(slot_of(1, engines("blue")))
+    answer = tools.run(tools.request(door.port, late=True, break_after=0))
+    assert (answer.status, answer.error["code"]) in ((502, "upstream"), (503, "upstream"))
+    told = tools.wait_for(lambda: door.traffic(0), "one line")
+    assert (set(told), told["blue"].errors_5xx) == ({"blue"}, 1)
+
+
 def test_counting_does_not_need_the_daemon(doors, engines, slot_of, tools):
     """The log is a file that HAProxy itself appends to: nobody has to listen."""
     door = doors()
