@@ -105,7 +105,7 @@ def code(rng: Random) -> str:
 
 
 def phrase(rng: Random) -> str:
-    return " ".join(rng.choice((word, known_word, code))(rng) for _ in range(rng.randint(2, 5)))
+    return " ".join(rng.choice((word, known_word, code))(rng) for _ in range(rng.randint(2, 4)))
 
 
 def integer(rng: Random) -> int:
@@ -200,7 +200,7 @@ def generic_tool(rng: Random) -> Tool:
     elif roll < 0.42:
         name = f"{letters(rng, 3, 8)}_{letters(rng, 2, 6)}"
     taken: set[str] = set()
-    count = rng.choices((0, 1, 2, 3), (8, 62, 22, 8))[0]
+    count = rng.choices((0, 1, 2, 3), (8, 70, 17, 5))[0]
     parameters = tuple(_parameter(rng, noun, taken) for _ in range(count))
     param = parameters[0].name if parameters else "request"
     description = rng.choice(w.TOOL_DESCRIPTIONS).format(Verb=verb.capitalize(), noun=noun, param=param)
@@ -284,7 +284,7 @@ def result(rng: Random, tool: Tool, arguments: Json) -> tuple[str, str]:
     if roll < 0.35:
         text = rng.choice(w.RESULT_SENTENCES).format(noun=tool.noun, value=spoken(any_value(rng)), value2=integer(rng))
         return text, f"The result: {text}"
-    keys = rng.sample(w.RESULT_KEYS, rng.choices((1, 2, 3, 4), (45, 30, 18, 7))[0])
+    keys = rng.sample(w.RESULT_KEYS, rng.choices((1, 2, 3, 4), (50, 32, 14, 4))[0])
     if rng.random() < 0.3:
         keys[0] = _identifier(rng, w.RESULT_KEYS + w.NOUNS)
     content = {key: any_value(rng) for key in keys}
@@ -434,12 +434,12 @@ def dialogue(rng: Random, *, ease: float = 0.0) -> Dialogue:
         for _ in range(rng.randint(1, 3)):
             messages += echo_turn(rng) if rng.random() < 0.75 else plain_turn(rng)
     else:
-        tools = tool_set(rng, 1 if ease > 0.5 else rng.choice((1, 2, 2, 3, 4)))
+        tools = tool_set(rng, 1 if ease > 0.5 else rng.choice((1, 1, 2, 2, 3)))
         kind, messages = "tools", []
-        for _ in range(rng.choices((1, 2, 3), (50, 35, 15))[0]):
+        for _ in range(rng.choices((1, 2, 3), (40, 35, 25))[0]):
             roll = rng.random()
             messages += tool_turn(rng, tools) if roll < 0.85 else echo_turn(rng) if roll < 0.93 else plain_turn(rng)
-    thinking = rng.random() < 0.15
+    thinking = rng.random() < 0.12
     if thinking:
         _thoughts(messages)
     if rng.random() < 0.3:

@@ -26,9 +26,9 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils.chat_template_utils import render_jinja_template
 
-LENGTHS = (64, 96, 128, 192, 256, 384, 512, 704)
-BATCH_TOKENS = 8192
-EASY_SHARE = 0.15  # of the training goes by while the dialogues grow from short to the whole breadth
+LENGTHS = (48, 64, 96, 128, 192, 256, 384, 512, 704)
+BATCH_TOKENS = 4096
+EASY_SHARE = 0.12  # of the training goes by while the dialogues grow from short to the whole breadth
 EMA = 0.998
 
 

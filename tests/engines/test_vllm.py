@@ -1,0 +1,54 @@
+"""A real vLLM serves a real model: it passes the gates with its parsers, fails without, and ends whole when shot."""
+
+import json
+import os
+import signal
+
+import psutil
+import pytest
+
+from launch.attempts import Status, log_tail, observe
+
+PARSERS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
+TP2 = ("--tensor-parallel-size", "2", "--distributed-executor-backend", "mp")
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+
+
+def checks_of(report: dict, gate: str) -> list[dict]:
+    return next(step["verdict"]["checks"] for step in report["steps"] if step["gate"] == gate)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "gpus", "cores"),
+    [("tp1", (), 1, "0-1"), ("tp2", TP2, 2, "0|1")],
+)
+def test_a_real_engine_passes_health_and_tool_calls(serve, tmp_path, record_property, name, flags, gpus, cores):
+    server = serve(name, *flags, *PARSERS, gpus=gpus, cores=cores)
+    record_property("ready_after_s", round(server.started_in_s, 1))
+    workers = [p for p in server.family() if p.name().startswith("VLLM::Worker")]
+    assert len(workers) == gpus, [p.name() for p in server.family()]
+    code, report = server.gates("health", "sanity", "toolcalls", evidence=tmp_path / "evidence")
+    assert (code, report["verdict"]) == (0, "pass"), json.dumps(report, indent=1)[-6000:]
+
+
+def test_without_its_tool_parser_the_tool_call_gate_fails_and_says_why(serve, tmp_path):
+    server = serve("noparser", "--reasoning-parser", "qwen3")
+    code, report = server.gates("health", "toolcalls", evidence=tmp_path / "evidence")
+    assert (code, report["verdict"]) == (10, "fail"), json.dumps(report, indent=1)[-6000:]
+    failed = [check for check in checks_of(report, "toolcalls") if check["verdict"] == "fail"]
+    assert failed
+    assert all(check["verdict"] == "pass" for check in checks_of(report, "health"))
+
+
+def test_a_shot_api_server_leaves_no_orphan(serve, ended):
+    server = serve("shot", *TP2, *PARSERS, gpus=2, cores="0|1")
+    family = server.family()
+    titles = sorted(process.name() for process in family)
+    assert any("EngineCore" in title for title in titles), titles
+    os.kill(family[0].pid, signal.SIGKILL)
+    seen = ended(server.run_dir)
+    assert (seen.status, seen.signal) == (Status.EXITED, signal.SIGKILL), log_tail(server.run_dir)
+    assert observe(server.run_dir).pids == ()
+    alive = [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    assert not alive
