@@ -101,7 +101,7 @@ def approve(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> No
     """Let a rollout that waits for approval go on."""
     session = session_of(ctx, as_json=as_json)
     client = session.client()
-    _filed(session, client, client.post(f"/v1/rollouts/{_segment(rollout)}/approve"))
+    _filed(session, client, client.post(f"/v1/rollouts/{_segment(rollout)}/approve"), done="goes on")
 
 
 def abort(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None:
@@ -111,7 +111,7 @@ def abort(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None
     """
     session = session_of(ctx, as_json=as_json)
     client = session.client()
-    _filed(session, client, client.post(f"/v1/rollouts/{_segment(rollout)}/abort"))
+    _filed(session, client, client.post(f"/v1/rollouts/{_segment(rollout)}/abort"), done="is being ended")
 
 
 def stop(
@@ -183,6 +183,7 @@ def _filed(
     wait: bool = False,
     timeout_s: float | None = None,
     back: bool = False,
+    done: str = "is filed",
 ) -> None:
     rollout = answer["rollout"]
     if wait:
@@ -193,7 +194,7 @@ def _filed(
         session.emit(answer)
         return
     more = f"; {answer['sentence']}" if answer["sentence"] else ""
-    sys.stdout.write(f"{rollout['id']} {rollout['kind']} {rollout['release']}{more}\n")
+    sys.stdout.write(f"{rollout['id']} ({rollout['kind']} {rollout['release']}) {done}{more}\n")
     sys.stdout.write(f"follow it with `cutover watch {rollout['id']}`\n")
 
 

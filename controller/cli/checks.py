@@ -101,7 +101,7 @@ def addresses(config: Config) -> Iterator[Check]:
             yield Check(f"{key} address", True, f"{text} is free")
 
 
-def instance_ports(config: Config, taken: set[int]) -> Check:
+def instance_ports(config: Config, taken: frozenset[int]) -> Check:
     """`taken`: first ports of attempts that run."""
     policy = config.policy
     block = policy.port_block
@@ -117,7 +117,7 @@ def instance_ports(config: Config, taken: set[int]) -> Check:
     if not free:
         return Check("instance ports", False, text, _OTHER_RANGE)
     if others:
-        text += f"; somebody else is on {', '.join(str(first) for first in others[:4])}"
+        text += f"; in use or just left: {', '.join(str(first) for first in others[:4])}"
     return Check("instance ports", True, text)
 
 
@@ -176,7 +176,7 @@ def live(status: Status_ | None) -> Check:
     if not seat["attempts"]:
         return Check("live", False, f"{seat['release']} has no process", "`cutover restart`, or `cutover rollback`")
     if not sick:
-        return Check("live", True, f"{seat['release']} generates on {len(seat['attempts'])} instances")
+        return Check("live", True, f"{seat['release']} generates: {', '.join(a['id'] for a in seat['attempts'])}")
     words = "; ".join(f"{a['id']} is {a['state']}: {_probe(a)}" for a in sick)
     return Check("live", False, words, f"`cutover logs {sick[0]['id']}`; `cutover rollback` if users suffer")
 
@@ -207,19 +207,33 @@ class Runs:
 
     running: Mapping[str, tuple[int, ...]]  # attempt or gate run → pids
     strays: Mapping[str, tuple[int, ...]]
+    ports: frozenset[int]  # first ports of the attempts among them
 
 
 def look_at_runs(config: Config) -> Runs:
     running: dict[str, tuple[int, ...]] = {}
     strays: dict[str, tuple[int, ...]] = {}
+    ports: set[int] = set()
     for parent in (config.runs_dir, config.gates_dir):
         for folder in _folders(parent):
             seen = attempts.observe(folder)
             if seen.status is Status.RUNNING:
                 running[folder.name] = seen.pids
+                ports |= _ports(folder)
             elif seen.pids:
                 strays[folder.name] = seen.pids
-    return Runs(running, strays)
+                ports |= _ports(folder)
+    return Runs(running, strays, frozenset(ports))
+
+
+def _ports(folder: Path) -> set[int]:
+    """The port that an attempt was given, from its environment file; gates have none."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (folder / "attempt.env").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition("=")
+            if name == "PORT":
+                return {int(value)}
+    return set()
 
 
 def _folders(parent: Path) -> list[Path]:

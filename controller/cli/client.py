@@ -64,7 +64,7 @@ class Client:
         if rollout is not None:
             params["rollout"] = rollout
         answer = self.get("/v1/events", **params)
-        return answer["events"], max(after, int(answer["last"]))
+        return answer["events"], int(answer["last"])
 
     def _ask(self, method: str, path: str, **rest: Any) -> dict[str, Any]:
         keyed = "Idempotency-Key" in rest.get("headers", {})

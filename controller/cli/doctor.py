@@ -51,14 +51,13 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     status, held, daemon = _ask_daemon(session)
     runs = checks.look_at_runs(config)
     ours = {pid for pids in runs.running.values() for pid in pids}
-    taken = {a["port"] for a in held.values()} if held is not None else set()
     yield daemon
     yield checks.state_directory(config)
     yield checks.journal(config)
     yield checks.disk(config)
     yield checks.haproxy(config)
     yield from checks.addresses(config)
-    yield checks.instance_ports(config, taken)
+    yield checks.instance_ports(config, runs.ports)
     yield checks.gpus(config, status, ours)
     yield checks.front_door(status)
     yield checks.live(status)

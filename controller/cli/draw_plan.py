@@ -42,12 +42,13 @@ def _cost(plan: Document) -> str:
 
 
 def _timeline(plan: Document, status: Document) -> Table:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     live = {a["id"] for a in (status["live"] or {}).get("attempts", ())}
     comes = {gpu: instance for instance, gpus in plan["gpu_map"].items() for gpu in gpus}
-    table = Table("card", *STAGES, header_style="dim", pad_edge=False)
+    table = Table("card", *STAGES, header_style="dim", box=SIMPLE_HEAD)
     for gpu in status["gpus"]:
         cells = _row(gpu, live, set(plan["gives_way"]), comes.get(gpu["id"]))
         table.add_row(str(gpu["index"]), *(Text(text, style=style) for text, style in cells))

@@ -23,10 +23,13 @@ _LAST_LINES = 25
 
 def draw_history(rollouts: Sequence[Document]) -> Table:
     """Rollouts as the API lists them (oldest first), newest on top."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("id", "kind", "release", "outcome", "asked by", "when", "took", "why", header_style="dim")
+    table = Table(
+        "id", "kind", "release", "outcome", "asked by", "when", "took", "why", header_style="dim", box=SIMPLE_HEAD
+    )
     table.columns[-1].overflow = "fold"
     for rollout in reversed(rollouts):
         took_s = rollout["ended"] - rollout["created"] if rollout["ended"] is not None else None
@@ -130,7 +133,11 @@ def _attempts(attempts: Sequence[Document]) -> Iterator[Text]:
 
     for attempt in attempts:
         started = f"  up in {span(attempt['start_s'])}" if attempt["start_s"] is not None else ""
-        yield attempt_line(attempt).append(started).append(f"\n    {attempt['why']}" if attempt["why"] else "")
+        yield (
+            attempt_line(attempt)
+            .append(started)
+            .append(f"\n    {attempt['why']}" if attempt["state"] != "ready" else "")
+        )
         if attempt["log_tail"] and attempt["start_s"] is None:
             lines = attempt["log_tail"].rstrip("\n").split("\n")[-_LAST_LINES:]
             yield Text("\n".join(f"    | {line}" for line in lines), style="dim")

@@ -14,6 +14,7 @@ from .session import Session
 POLL_S = 15.0
 SETTLE_S = 5.0  # from the decision to the front door's word for it; it is one tick of the loop
 _SHOWN_BEFORE = 10
+_THE_END = 1 << 53  # a number from the future means now
 
 
 def reporter_for(session: Session, *, quiet_stdout: bool = False) -> Reporter:
@@ -47,30 +48,14 @@ def follow_rollout(client: Client, rollout_id: str, reporter: Reporter, timeout_
 
 def follow_all(client: Client, reporter: Reporter) -> None:
     """Tell every event of every rollout, for ever; begins with the last few."""
-    after = _near_the_end(client)
+    _, newest = client.events(_THE_END, None, 0.0)
     client.patient, client.say = True, reporter.note
-    recent: list[dict[str, Any]] = []
-    while True:
-        events, after = client.events(after, None, 0.0)
-        if not events:
-            break
-        recent = [*recent, *events][-_SHOWN_BEFORE:]
-    for entry in recent:
-        reporter.event(entry)
+    after = max(0, newest - _SHOWN_BEFORE)
     while True:
         reporter.status(client.get("/v1/status"))
         events, after = client.events(after, None, POLL_S)
         for entry in events:
             reporter.event(entry)
-
-
-def _near_the_end(client: Client) -> int:
-    """The newest rollout's first line: what came before it is history."""
-    newest = client.get("/v1/rollouts", limit=1)["rollouts"]
-    if not newest:
-        return 0
-    events, _ = client.events(0, newest[-1]["id"], 0.0)
-    return int(events[0]["seq"]) - 1 if events else 0
 
 
 def _settled(client: Client, rollout: dict[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _choose(client: Client, name: str | None) -> Sequence[Document]:
         return found
     known = ", ".join(a["id"] for a in everything[-6:]) or "none yet"
     raise NotFoundError(
-        f"{name} is neither live, candidate nor previous, no attempt and no instance; the newest attempts: {known}"
+        f"there is no attempt and no instance {name}; say live, candidate, previous, or one of the newest: {known}"
     )
 
 

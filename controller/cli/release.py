@@ -135,7 +135,8 @@ def import_script(
     for question in result.questions:
         sys.stderr.write(f"? {_flat(question)}\n")
     if output is not None:
-        sys.stderr.write(f"written to {output}; next: `cutover plan {output}`\n")
+        first = "answer what is asked in it, then " if result.questions else ""
+        sys.stderr.write(f"written to {output}; next: {first}`cutover plan {output}`\n")
 
 
 def _renamed(text: str, name: str) -> str:

@@ -88,13 +88,13 @@ class Live:
 
     def event(self, entry: Document) -> None:
         if not is_routine(entry):
-            self._console.print(line_of(entry), style=_style(entry))
+            self._console.print(line_of(entry), style=_style(entry), soft_wrap=True)
 
     def status(self, document: Document) -> None:
         self._footer.take(document)
 
     def note(self, text: str) -> None:
-        self._console.print(clean(text), style="yellow")
+        self._console.print(clean(text), style="yellow", soft_wrap=True)
 
     def close(self) -> None:
         self._live.stop()
