@@ -15,7 +15,7 @@ from pydantic import Field
 
 from gates.contract import VerdictKind
 from gates.counters import Counters, read_counters
-from gates.endpoint import Endpoint
+from gates.endpoint import Endpoint, model_names
 from gates.reply import Reply, error_text, read_reply
 from gates.strict import StrictModel, read_model
 from gates.trial import DeadlineError, needs_key, refusal_hint
@@ -199,7 +199,7 @@ def _check_probe(trial: Trial, settings: HealthSettings, number: int, *, stream:
 
 def _check_listed(trial: Trial) -> None:
     exchange = trial.endpoint.get("/v1/models", timeout_s=max(0.5, min(10.0, trial.remaining_s())))
-    served = trial.endpoint.served_models(timeout_s=max(0.5, min(10.0, trial.remaining_s())))
+    served = model_names(exchange.body)
     model = trial.request.model
     listed = model in served
     sentence = (

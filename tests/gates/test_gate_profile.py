@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gates import catalog
+from gates.capability import read_capability
 from gates.errors import GateUsageError
 from gates.profile import DIRECTORY, GateStep, load, parse
 
@@ -86,3 +87,9 @@ def test_picking_gates_by_name() -> None:
     assert smoke.only(["toolcalls"]).gates[0].settings == {"cases": ["weather"]}
     with pytest.raises(GateUsageError, match=r"did you mean 'sanity'\?"):
         smoke.only(["sanety"])
+
+
+def test_answers_leave_room_for_the_question() -> None:
+    declared = read_capability({"max_context_tokens": 4096, "thinking": "switch"})
+    assert (declared.room(4096), declared.room(256)) == (2048, 256)
+    assert read_capability({}).room(4096) == 4096

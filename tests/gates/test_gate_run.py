@@ -8,12 +8,13 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from conftest import Engines
+from conftest import Engines, RawServer, Script, replying
 
 from gates.contract import VerdictKind
 from gates.errors import GateUsageError
@@ -222,6 +223,18 @@ def test_a_wrong_question_is_refused(endpoint: str, model: str, more: dict[str, 
     with pytest.raises(GateUsageError) as caught:
         run_profile(endpoint, model, "smoke", **more)
     assert said in str(caught.value)
+
+
+def test_the_shell_gate_of_the_documentation_works(tmp_path: Path, raw_server: Callable[[Script], RawServer]) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "gates.md").read_text()
+    body = document.split("```sh\n#!/bin/sh\n")[1].split("```")[0]
+    command = program(tmp_path, body, "has-version")
+    profile = Profile("p", (GateStep("has-version", command, 30.0),))
+    server = raw_server(replying("200 OK", "application/json", b'{"version": "1"}'))
+    good = run_profile(server.url + "/v1", "m", profile, evidence_dir=tmp_path / "good")
+    bad = run_profile("http://127.0.0.1:1", "m", profile, evidence_dir=tmp_path / "bad")
+    assert (good.verdict, bad.verdict) == ("pass", "fail")
+    assert (tmp_path / "good" / "has-version" / "version.json").is_file()
 
 
 def test_the_demo_profile_on_a_healthy_engine(tmp_path: Path, engines: Engines) -> None:

@@ -146,7 +146,9 @@ def test_a_users_own_case(judge: Judge, engines: Engines) -> None:
     assert failed_checks(judge("toolcalls", engines(*FAST), profile=wrong)) == {"own.1.stream", "own.1.whole"}
 
 
-def test_failing_evidence_shows_request_answer_rule_and_times_but_no_key(judge: Judge, monkeypatch: Any) -> None:
+def test_failing_evidence_shows_request_answer_rule_and_times_but_no_key(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUTOVER_TEST_KEY", "sk-very-secret-17")
     with emulator(*FAST, "--fault", "bad-tool-arguments", model="emu") as engine:
         verdict = judge("toolcalls", engine.url, api_key_env="CUTOVER_TEST_KEY", profile={"cases": ["weather"]})
@@ -163,6 +165,24 @@ def test_failing_evidence_shows_request_answer_rule_and_times_but_no_key(judge: 
     assert "data: [DONE]" in exchange["response"]["pieces"][-1]["text"]
     everything = verdict.to_json() + "".join(p.read_text() for p in Path(check.evidence[0]).parent.iterdir())
     assert "sk-very-secret-17" not in everything
+
+
+def test_a_server_that_echoes_the_key_is_blacked_out(
+    judge: Judge, raw_server: Callable[[Script], RawServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUTOVER_TEST_KEY", "sk-very-secret-18")
+
+    def script(connection: socket.socket, request: bytes) -> None:
+        key = request.split(b"Bearer ")[1].split(b"\r\n")[0]
+        head = b"HTTP/1.1 500 Oops\r\nX-Key: " + key + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+        halves = (b'{"error": {"message": "bad ' + key[:9], key[9:] + b'"}}')
+        connection.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(half), half) for half in halves) + b"0\r\n\r\n")
+
+    verdict = judge("toolcalls", raw_server(script).url, api_key_env="CUTOVER_TEST_KEY")
+    files = [Path(path) for check in verdict.checks for path in check.evidence]
+    assert files
+    assert "bad [api key]" in verdict.sentence
+    assert not any("very-secret" in text for text in [verdict.to_json(), *[file.read_text() for file in files]])
 
 
 def test_cases_are_new_every_time() -> None:
