@@ -61,7 +61,7 @@ def test_a_silent_prefill_is_waited_for(doors, engines, slot_of, tools):
     """No timeout of the door's own that a long prefill could meet: two hours, and a slow first byte passes."""
     blue, door = engines("blue"), doors()
     door.serve(slot_of(1, blue))
-    assert tools.run(tools.request(door.port, first_s=4, late=True)).whole
+    assert tools.run(tools.request(door.port, first_s=2.5, late=True)).whole
     text = (door.settings.directory / "haproxy.cfg").read_text()
     assert "timeout server 7200s" in text
     assert "timeout client 7200s" in text

@@ -54,7 +54,7 @@ def test_in_flight_is_the_truth(doors, engines, slot_of, tools):
 
     async def scenario():
         streams = [
-            asyncio.create_task(tools.request(door.port, tokens=10, first_s=1.0, interval_s=0.2)) for _ in range(9)
+            asyncio.create_task(tools.request(door.port, tokens=4, first_s=1.0, interval_s=0.2)) for _ in range(9)
         ]
         await tools.until(lambda: blue.open + green.open >= 9)
         busy = {slot.number: slot.in_flight for slot in door.read().public}, {1: blue.open, 2: green.open}
