@@ -5,6 +5,7 @@ from http import HTTPStatus
 
 from .connection import Connection, Request
 from .engine import Engine
+from .log import log_crash
 from .metrics import render_metrics
 from .request import Asked, BadRequest, read_chat, read_completion
 from .settings import Dialect, Thinking
@@ -42,6 +43,10 @@ class Routes:
             kind = "NotFoundError" if refusal.status == HTTPStatus.NOT_FOUND else "BadRequestError"
             body = error_body(str(refusal), kind, refusal.status, refusal.param, self._dialect)
             connection.respond(refusal.status, body)
+        except Exception as error:  # noqa: BLE001 - our own mistake must answer 500, not leave the client waiting
+            log_crash(f"{type(error).__name__}: {error}")
+            body = error_body(str(error), "InternalServerError", 500, None, self._dialect)
+            connection.respond(HTTPStatus.INTERNAL_SERVER_ERROR, body)
 
     def _locked(self, request: Request) -> bool:
         key = self._engine.settings.api_key

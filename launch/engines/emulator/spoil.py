@@ -21,17 +21,18 @@ def garbage(answer: Answer, rng: Random) -> Answer:
 
 def bad_tool_arguments(answer: Answer, rng: Random) -> Answer:
     """Arguments that are no JSON: the closing characters are missing."""
-    return _each_call(answer, lambda call: call.arguments[: -rng.randint(1, 2)])
+    return _each_call(answer, lambda call: call.arguments[: -rng.randint(1, min(2, len(call.arguments) - 1))])
 
 
 def wrong_schema_arguments(answer: Answer, rng: Random) -> Answer:
-    """Arguments that are JSON and not what the schema asks for: values of the wrong type under other names."""
+    """Arguments that are JSON and not what the schema asks for: every value has the wrong type."""
     del rng
 
     def spoilt(call: Call) -> str:
         values = json.loads(call.arguments)
-        wrong = {f"{name}_": [value] for name, value in values.items()}
-        return json.dumps(wrong or {"unexpected": [None]}, ensure_ascii=False)
+        wrong = {k: json.dumps(v) if isinstance(v, dict) else {"value": v} for k, v in values.items()}
+        # A tool without arguments: no object at all, since an empty schema allows every object.
+        return json.dumps(wrong or [], ensure_ascii=False)
 
     return _each_call(answer, spoilt)
 

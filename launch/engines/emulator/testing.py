@@ -1,6 +1,7 @@
 """For tests elsewhere: a real emulated engine as a real process on a free port."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_WAIT_S = 30.0
+_ROOT = Path(__file__).resolve().parents[3]
+_WAIT_S = 60.0
 _POLL_S = 0.02
 
 
@@ -54,10 +56,13 @@ def emulator(*flags: str, model: str = "emu", wait: bool = True) -> Iterator[Run
     """
     with tempfile.TemporaryDirectory(prefix="emulator-") as folder:
         port_file, log_file = Path(folder) / "port", Path(folder) / "log"
+        # The engine is found from any working directory, installed or not.
+        paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         argv = [sys.executable, "-m", "launch.engines.emulator", "--port", "0", "--port-file", str(port_file)]
         with log_file.open("wb") as log:
             process = subprocess.Popen(
-                [*argv, "--model", model, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [*argv, "--model", model, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
             )
         try:
             _until(port_file.exists, process, log_file)

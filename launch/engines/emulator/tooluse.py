@@ -139,8 +139,8 @@ class _Filler:
             if isinstance(schema.get("$ref"), str):
                 schema = self._referenced(schema["$ref"])
             elif schema.get("anyOf") or schema.get("oneOf"):
-                branches: list[dict[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or []
-                schema = next((b for b in branches if b.get("type") != "null"), branches[0])
+                branches: list[Any] = schema.get("anyOf") or schema.get("oneOf") or []
+                schema = next((b for b in branches if isinstance(b, dict) and b.get("type") != "null"), branches[0])
             elif schema.get("allOf"):
                 merged: dict[str, Any] = {k: v for k, v in schema.items() if k != "allOf"}
                 for part in schema["allOf"]:

@@ -4,7 +4,8 @@ JSON lines, times in nanoseconds of CLOCK_MONOTONIC (`time.monotonic_ns()` in an
 `{"request": id, "arrived_ns": t, "prompt_tokens": n}` once, then one
 `{"request": id, "chunk": i, "tokens": n, "due_ns": t, "sent_ns": t}` per chunk that carries tokens
 (for an answer that is not streamed: one line, for the whole answer), and at the end
-`{"request": id, "finish": reason, "completion_tokens": n}`.
+`{"request": id, "finish": reason, "completion_tokens": n}`. Who reads while the engine runs may find the last line half
+written, and a request's lines a moment after its last byte.
 """
 
 import os

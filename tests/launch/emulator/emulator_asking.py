@@ -4,10 +4,12 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import httpx
-import openai
+from openai import OpenAI
 
 from launch.engines.emulator.testing import RunningEmulator
 
@@ -41,8 +43,12 @@ class Asking:
 
     def __init__(self, running: RunningEmulator) -> None:
         self.engine = running
-        self.openai = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0, timeout=60)
-        self.http = httpx.Client(base_url=running.url, timeout=60)
+        # No certificates to load for plain HTTP on the loopback: most of a client's start-up time.
+        self.http = httpx.Client(base_url=running.url, timeout=60, verify=False, trust_env=False)  # noqa: S501
+
+    @cached_property
+    def openai(self) -> OpenAI:
+        return OpenAI(base_url=f"{self.engine.url}/v1", api_key="none", max_retries=0, http_client=self.http)
 
     def body(self, text: str = "Tell me about rivers.", **fields: Any) -> dict[str, Any]:
         return {"model": "emu", "messages": [{"role": "user", "content": text}], **fields}
@@ -110,3 +116,18 @@ def finish_of(events: list[Any]) -> str:
     reasons = [e["choices"][0]["finish_reason"] for e in events if e != "[DONE]" and e["choices"]]
     (reason,) = [reason for reason in reasons if reason is not None]
     return reason
+
+
+def truth_of(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The truth file's lines, by request; only of requests whose last line is there."""
+    requests: dict[str, list[dict[str, Any]]] = {}
+    whole, _, _ = path.read_text().rpartition("\n")  # the engine may be writing: what follows is half a line
+    for line in whole.splitlines():
+        entry = json.loads(line)
+        requests.setdefault(entry["request"], []).append(entry)
+    return {request: lines for request, lines in requests.items() if "finish" in lines[-1]}
+
+
+def ask_and_read_truth(engine: Asking, path: Path, **fields: Any) -> list[dict[str, Any]]:
+    request_id = engine.events(**fields)[0]["id"]
+    return until(lambda: path.exists() and truth_of(path).get(request_id))

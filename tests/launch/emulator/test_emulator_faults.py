@@ -2,13 +2,22 @@
 
 import json
 import signal
+from pathlib import Path
 
 import httpx
 import jsonschema
 import pytest
-from emulator_asking import WEATHER, Asking, joined, until
+from emulator_asking import WEATHER, Asking, ask_and_read_truth, joined, until
 
-from launch.engines.emulator.faults import FAULTS, FaultError, FaultPlan, FaultSetting, Situation, describe_faults
+from launch.engines.emulator.faults import (
+    CONDITIONS,
+    FAULTS,
+    FaultError,
+    FaultPlan,
+    FaultSetting,
+    Situation,
+    describe_faults,
+)
 
 ASK = "What is the weather in Oslo?"
 RESULT_HISTORY = [
@@ -116,10 +125,9 @@ def test_silent_looks_healthy_and_sends_no_token(start):
 
 
 def ttft_and_gap_ms(engine: Asking, path) -> tuple[float, float]:
-    engine.events(max_tokens=4, ignore_eos=True)
-    lines = [json.loads(line) for line in path.read_text().splitlines()][-6:]
-    due = [line["due_ns"] for line in lines if "due_ns" in line]
-    return (due[0] - lines[0]["arrived_ns"]) / 1e6, (due[1] - due[0]) / 1e6
+    first, *chunks, _ = ask_and_read_truth(engine, path, max_tokens=4, ignore_eos=True)
+    due = [chunk["due_ns"] for chunk in chunks]
+    return (due[0] - first["arrived_ns"]) / 1e6, (due[1] - due[0]) / 1e6
 
 
 def test_slow_stretches_every_time(start, tmp_path):
@@ -136,7 +144,7 @@ def test_slow_after_requests_is_good_first(start, tmp_path):
 
 def test_slow_after_seconds_is_good_first(start, tmp_path):
     truth = tmp_path / "truth"
-    engine = start("--ttft-ms", "10", "--itl-ms", "2", "--fault", "slow-after-s=2.5:5", "--truth", str(truth))
+    engine = start("--ttft-ms", "10", "--itl-ms", "2", "--fault", "slow-after-s=4:5", "--truth", str(truth))
     assert ttft_and_gap_ms(engine, truth) == (10, 2)
     until(lambda: ttft_and_gap_ms(engine, truth) == (50, 10))
 
@@ -272,3 +280,9 @@ def test_a_misspelled_fault_is_refused_with_its_remedy(text: str, says: str):
 def test_every_fault_is_listed():
     listed = describe_faults()
     assert all(fault.name in listed and fault.what in listed for fault in FAULTS)
+
+
+def test_every_fault_and_condition_is_documented():
+    text = (Path(__file__).parents[3] / "docs" / "emulator.md").read_text()
+    assert all(f"`{fault.spelling}`" in text for fault in FAULTS)
+    assert all(f"`+{name}" in text for name in CONDITIONS)

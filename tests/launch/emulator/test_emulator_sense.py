@@ -237,10 +237,33 @@ def strict(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     schema=schemas(), text=st.sampled_from(["", "Hi", 'Paint "the door" red in Oslo, 3 times: city Rome 2.5', "Ж 7"])
 )
 def test_arguments_are_always_valid_against_their_schema(schema: dict[str, Any], text: str):
     value = json.loads(json.dumps(fill(schema, text)))
     jsonschema.validate(value, schema)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"type": "object", "properties": {"a": True}, "required": ["a", "absent"]},
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "integer"}}},
+        {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}, "b": {"anyOf": [True]}}, "required": ["a", "b"]},
+        {"allOf": [{"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}]},
+    ],
+)
+def test_odd_schemas_still_get_a_call(vllm: Asking, parameters: dict[str, Any]):
+    odd = {"type": "function", "function": {"name": "odd", "parameters": parameters}}
+    (call,) = vllm.message("Use odd with a 7.", tools=[odd], tool_choice="required")["tool_calls"]
+    jsonschema.validate(json.loads(call["function"]["arguments"]), {"type": "object"})
+
+
+def test_a_schema_that_is_none_breaks_one_request_and_not_the_engine(vllm: Asking):
+    broken = {"type": "object", "properties": {"a": {"type": "array", "minItems": "many"}}, "required": ["a"]}
+    body = vllm.body(tools=[tool("t", {}, [])], tool_choice="required")
+    body["tools"][0]["function"]["parameters"] = broken
+    assert vllm.http.post("/v1/chat/completions", json=body).status_code == 500
+    assert vllm.chat("Hi")["usage"]
