@@ -55,8 +55,9 @@ class RawServer:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             request = read_request(connection)
-            self.requests.append(request)
-            self.script(connection, request)
+            if request:
+                self.requests.append(request)
+                self.script(connection, request)
 
 
 def read_request(connection: socket.socket) -> bytes:
@@ -70,8 +71,8 @@ def read_request(connection: socket.socket) -> bytes:
     length = next(
         (int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-len")), 0
     )
-    while len(body) < length:
-        body += connection.recv(65536)
+    while len(body) < length and (more := connection.recv(65536)):
+        body += more
     return head + b"\r\n\r\n" + body
 
 
