@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Json, RolloutId, Timeout, Wait
+from .options import Json, RolloutId, Timeout, Wait, rollout_path
 from .session import Session, session_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def approve(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> No
     """Let a rollout that waits for approval go on."""
     session = session_of(ctx, as_json=as_json)
     client = session.client()
-    _filed(session, client, client.post(f"/v1/rollouts/{_segment(rollout)}/approve"), done="goes on")
+    _filed(session, client, client.post(f"{rollout_path(rollout)}/approve"), done="goes on")
 
 
 def abort(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None:
@@ -111,7 +111,7 @@ def abort(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None
     """
     session = session_of(ctx, as_json=as_json)
     client = session.client()
-    _filed(session, client, client.post(f"/v1/rollouts/{_segment(rollout)}/abort"), done="is being ended")
+    _filed(session, client, client.post(f"{rollout_path(rollout)}/abort"), done="is being ended")
 
 
 def stop(
@@ -167,12 +167,6 @@ def _profile(name: str | None) -> str | None:
     if name is None or ("/" not in name and not name.endswith((".yaml", ".yml"))):
         return name
     return str(Path(name).expanduser().absolute())
-
-
-def _segment(rollout_id: str) -> str:
-    from urllib.parse import quote
-
-    return quote(rollout_id, safe="")
 
 
 def _filed(

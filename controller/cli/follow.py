@@ -29,8 +29,8 @@ def reporter_for(session: Session, *, quiet_stdout: bool = False) -> Reporter:
 def follow_rollout(client: Client, rollout_id: str, reporter: Reporter, timeout_s: float | None) -> dict[str, Any]:
     """Tell every event until the rollout is over, or `timeout_s` has passed. Returns the rollout as it is then."""
     give_up_at_s = None if timeout_s is None else time.monotonic() + timeout_s
+    client.patient, client.say = True, reporter.note  # it has answered before: it is away, not missing
     rollout = client.get(f"/v1/rollouts/{rollout_id}")
-    client.patient, client.say = True, reporter.note
     after = 0
     while True:
         left_s = POLL_S if give_up_at_s is None else max(0.0, give_up_at_s - time.monotonic())

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
 
@@ -93,7 +92,7 @@ class _Tail:
         self._rest = ""
 
     def read(self) -> str:
-        answer = self._client.get(f"/v1/attempts/{quote(self.attempt, safe='')}/log", offset=self._next)
+        answer = self._client.get(f"/v1/attempts/{self.attempt}/log", offset=self._next)
         self._next = int(answer["next"])
         return str(answer["text"])
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
-from .options import Json, RolloutId
+from .options import Json, RolloutId, rollout_path
 from .session import session_of
 
 
@@ -48,7 +47,7 @@ def history(
 def show(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None:
     """Show one rollout: its plan, gates, times, and every why."""
     session = session_of(ctx, as_json=as_json)
-    answer = session.client().get(f"/v1/rollouts/{quote(rollout, safe='')}")
+    answer = session.client().get(rollout_path(rollout))
     if as_json:
         session.emit(answer)
         return
@@ -73,9 +72,7 @@ def watch(
 
     client = session.client()
     if rollout is not None:
-        client.get(
-            f"/v1/rollouts/{quote(rollout, safe='')}"
-        )  # an id that does not exist is told before a footer is drawn
+        client.get(rollout_path(rollout))  # an id that does not exist is told before a footer is drawn
     reporter = reporter_for(session)
     try:
         if rollout is None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from ..errors import NotFoundError, RefusedError, UsageError
-from .options import Json, examples
+from .options import Json, examples, release_path
 from .session import Session, session_of
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ def _either(session: Session, text: str) -> Release:
 
 def _saved(session: Session, name: str) -> Release:
     """From the daemon; where none answers, from the releases directory."""
-    answer = _asked(session, f"/v1/releases/{quote(name, safe='@')}")
+    answer = _asked(session, release_path(name))
     from launch import release as launched
 
     if answer is None:

@@ -1,0 +1,71 @@
+"""Help, usage errors, and how little is loaded before it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+COMMANDS = (
+    "demo", "serve", "import", "plan", "propose", "status", "watch", "history", "show", "approve", "abort", "rollback",
+    "restart", "stop", "logs", "freeze", "unfreeze", "doctor", "release render", "release show", "release diff",
+    "release list", "gate run", "gate list", "gate explain",
+)  # fmt: skip
+HEAVY = ("httpx", "rich", "fastapi", "uvicorn", "jinja2", "yaml", "launch", "gates", "controller.daemon")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(cutover, command):
+    done = cutover(*command.split(), "--help")
+    assert done.code == 0
+    assert f"\n    cutover {command}" in done.out, "an example that begins with the command"
+    assert command == "serve" or "--json" in done.out
+
+
+def test_every_command_of_the_design_is_listed(cutover):
+    listed = cutover("--help").out
+    for command in (*COMMANDS, "emulate"):
+        assert f"\n  {command.split()[0]} " in listed
+    assert "15 rollback failed" in " ".join(listed.split())
+
+
+def test_emulate_has_the_help_of_the_emulator(cutover):
+    done = cutover("emulate", "--help")
+    assert done.code == 0
+    assert "--ttft-ms" in done.out
+
+
+def test_help_loads_nothing_heavy():
+    look = (
+        "import sys; from controller.cli import main; code = main(['propose', '--help']); "
+        f"import json; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules])); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_it_is_a_program(cutover_program):
+    done = cutover_program("--version")
+    assert done.code == 0
+    assert done.out.startswith("cutover 0.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("no-such-command",),
+        ("show",),
+        ("propose", "x.yaml", "--timeout", "soon"),
+        ("propose", "x.yaml", "--bake", "-1"),
+        ("history", "--limit", "0"),
+        ("status", "--no-such-option"),
+        ("demo", "--engine", "tgi"),
+    ],
+)
+def test_usage_errors_end_with_2(cutover, words):
+    done = cutover(*words)
+    assert done.code == 2
+    assert done.out == ""
+    assert "Usage: cutover" in done.err

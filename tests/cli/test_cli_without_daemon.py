@@ -1,0 +1,309 @@
+"""Commands where no daemon answers: what they can do, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sqlite3
+import sys
+
+import pytest
+
+from launch import attempts, release, topology
+
+EMULATED = "name: {name}\nserves: [emu]\nengine: emulator\nflags: [--itl-ms, {itl}]\ninstances: {{a: {{gpus: 1}}}}\n"
+
+
+@pytest.fixture
+def topology_file(tmp_path):
+    path = tmp_path / "one.yaml"
+    path.write_text(EMULATED.format(name="one", itl="4"))
+    return path
+
+
+# --- nobody answers ---
+
+ASKING = (
+    ("status",), ("history",), ("show", "r0001"), ("watch",), ("watch", "r0001"), ("rollback",), ("restart", "--wait"),
+    ("stop",), ("abort", "r0001"), ("approve", "r0001"), ("freeze", "why"), ("unfreeze",), ("logs",), ("logs", "-f"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+def test_one_sentence_says_that_nobody_answers(cutover, config_file, words):
+    done = cutover("--config", config_file, *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"cutover: no daemon answers on {config_file.parent}/state/cutover.sock")
+    assert str(config_file) in done.err
+    assert "cutover serve" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_same_as_json(cutover, config_file):
+    done = cutover("--config", config_file, "status", "--json")
+    assert done.code == done.json["exit_code"] == 1
+    assert done.json["error"].startswith("no daemon answers")
+    assert done.err == ""
+
+
+def test_a_socket_can_be_named(cutover, tmp_path):
+    done = cutover("--socket", tmp_path / "other.sock", "status")
+    assert done.code == 1
+    assert f"on {tmp_path}/other.sock (from --socket)" in done.err
+
+
+# --- what is given is checked before anybody is asked ---
+
+BAD_TOPOLOGIES = {
+    "missing": (None, "cannot be read: No such file"),
+    "broken": ("name: [", "bad.yaml:2: not valid YAML"),
+    "engine": (EMULATED.format(name="x", itl=1).replace("emulator", "vlm"), "vllm"),
+    "key": (
+        EMULATED.format(name="x", itl=1) + "instancs: 1\n",
+        "bad.yaml:6: unknown key instancs; did you mean instances",
+    ),
+    "alias": ("name: &a x\nserves: [*a]\n", "bad.yaml:2: the alias *a is not accepted"),
+    "duplicate": ("name: a\nname: b\n", "bad.yaml:2: name: the key is there twice"),
+    "large": ("#" * 70_000, "too large for a topology"),
+    "binary": (b"\xff\xfe", "not UTF-8"),
+    "list": ("- a\n", "a topology is a mapping"),
+}
+
+
+@pytest.mark.parametrize("command", ["propose", "plan"])
+@pytest.mark.parametrize("case", BAD_TOPOLOGIES)
+def test_a_bad_topology_is_told_with_its_place(cutover, config_file, tmp_path, command, case):
+    content, expected = BAD_TOPOLOGIES[case]
+    file = tmp_path / "bad.yaml"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = cutover("--config", config_file, command, file)
+    assert (done.code, done.out) == (2, "")
+    assert expected in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("stat_dir: /x\n", ":1: unknown key `stat_dir`; did you mean `state_dir`?"),
+        ("public: here\n", ":1: `public`: expected host:port"),
+        ("public: {\n", "not valid YAML"),
+    ],
+)
+def test_a_bad_configuration_is_told_with_its_place(cutover, config_file, text, expected):
+    config_file.write_text(text)
+    done = cutover("--config", config_file, "status")
+    assert done.code == 2
+    assert expected in done.err
+
+
+def test_a_configuration_that_is_not_there(cutover, tmp_path):
+    done = cutover("--config", tmp_path / "none.yaml", "status")
+    assert done.code == 2
+    assert "none.yaml cannot be read" in done.err
+
+
+# --- serve refuses ---
+
+
+def test_serve_in_a_directory_that_cannot_be_written(cutover_program, tmp_path):
+    (tmp_path / "file").write_text("")
+    config = tmp_path / "cutover.yaml"
+    config.write_text(f"state_dir: {tmp_path}/file/state\nsocket: {tmp_path}/s\n")
+    done = cutover_program("--config", config, "serve")
+    assert done.code == 1
+    assert f"cutover: the state directory {tmp_path}/file/state cannot be written" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_serve_where_the_public_port_is_taken(cutover_program, config_file):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        config_file.write_text(config_file.read_text() + f"public: 127.0.0.1:{port}\n")
+        done = cutover_program("--config", config_file, "serve")
+    assert done.code == 5
+    assert f"127.0.0.1:{port} is taken by process {os.getpid()}" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_serve_without_the_front_door_binary(cutover_program, config_file):
+    config_file.write_text(config_file.read_text() + "haproxy: /no/such/haproxy\n")
+    done = cutover_program("--config", config_file, "serve")
+    assert done.code == 2
+    assert "/no/such/haproxy is not there" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_serve_on_a_damaged_journal(cutover_program, config_file, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "journal.sqlite").write_bytes(b"this is no database" * 1000)
+    done = cutover_program("--config", config_file, "serve")
+    assert done.code == 1
+    assert "journal.sqlite cannot be opened" in done.err
+    assert "Traceback" not in done.err
+
+
+# --- releases ---
+
+
+def test_render_prints_the_script(cutover, topology_file):
+    done = cutover("release", "render", topology_file)
+    assert done.code == 0
+    assert done.out.startswith("#!/usr/bin/env bash\n")
+    assert "--itl-ms 4" in done.out
+    as_json = cutover("release", "render", topology_file, "--json").json
+    assert as_json["scripts"] == {"a": done.out}
+    assert as_json["id"].startswith("one@")
+
+
+def test_render_of_another_box_says_what_is_missing(cutover, tmp_path):
+    file = tmp_path / "far.yaml"
+    file.write_text("name: far\nserves: [m]\nengine: vllm\nmodel: /no/model\ninstances: {a: {gpus: 2}, b: {gpus: 2}}\n")
+    both = cutover("release", "render", file)
+    assert both.code == 0
+    assert "/no/model" in both.err
+    assert "# --- a ---\n" in both.out
+    only = cutover("release", "render", file, "--instance", "b")
+    assert only.out.startswith("#!")
+    missing = cutover("release", "render", file, "--instance", "c")
+    assert missing.code == 3
+    assert "no instance c; it has a, b" in missing.err
+
+
+def test_releases_are_read_from_the_directory(cutover, config_file, tmp_path, topology_file):
+    assert "none yet" in cutover("--config", config_file, "release", "list").out
+    saved = release.freeze(topology.load(topology_file))
+    release.save(saved, tmp_path / "state" / "releases")
+    assert cutover("--config", config_file, "release", "list").out == f"{saved.id}\n"
+    shown = cutover("--config", config_file, "release", "show", "one")
+    assert shown.code == 0
+    assert saved.digest in shown.out
+    document = cutover("--config", config_file, "release", "show", "one", "--json").json
+    assert document["manifest"]["digest"] == saved.digest
+    absent = cutover("--config", config_file, "release", "show", "two")
+    assert absent.code == 3
+    assert "there is no release 'two'" in absent.err
+
+
+def test_diff_between_a_release_and_a_file(cutover, config_file, tmp_path, topology_file):
+    saved = release.freeze(topology.load(topology_file))
+    release.save(saved, tmp_path / "state" / "releases")
+    other = tmp_path / "two.yaml"
+    other.write_text(EMULATED.format(name="two", itl="9"))
+    done = cutover("--config", config_file, "release", "diff", "one", other)
+    assert done.code == 0
+    assert "flags.--itl-ms: 4 → 9" in done.out
+    document = cutover("--config", config_file, "release", "diff", topology_file, other, "--json").json
+    assert {"part": "topology", "where": "name", "before": "one", "after": "two"} in document["diff"]["changes"]
+    same = cutover("--config", config_file, "release", "diff", "one", topology_file)
+    assert "do not differ" in same.out
+
+
+# --- import ---
+
+
+def test_import_writes_a_topology_and_asks(cutover, tmp_path):
+    script = tmp_path / "start.sh"
+    script.write_text(
+        "export CUDA_VISIBLE_DEVICES=0,1\nvllm serve /no/model --served-model-name m --tensor-parallel-size 2\n"
+    )
+    file = tmp_path / "live.yaml"
+    done = cutover("import", script, "-o", file, "--name", "live-now")
+    assert (done.code, done.out) == (0, "")
+    assert "? " in done.err
+    assert "name: live-now" in file.read_text()
+    again = cutover("import", script, "-o", file)
+    assert again.code == 5
+    assert "--force overwrites it" in again.err
+    assert "name: live-now" in file.read_text()
+    assert cutover("import", script, "-o", file, "--force").code == 0
+    document = cutover("import", script, "--json").json
+    assert "engine: vllm" in document["topology"]
+    assert document["questions"]
+
+
+def test_import_of_what_is_not_there(cutover, tmp_path):
+    done = cutover("import", tmp_path / "none.sh")
+    assert done.code == 2
+    assert "none.sh: cannot be read" in done.err
+    (tmp_path / "start.sh").write_text("vllm serve m\n")
+    bad_name = cutover("import", tmp_path / "start.sh", "--name", "Bad Name")
+    assert bad_name.code == 2
+    assert "'Bad Name' is not a name" in bad_name.err
+
+
+# --- doctor ---
+
+
+def checks_of(done):
+    return {check["name"]: check for check in done.json["checks"]}
+
+
+def test_doctor_without_a_daemon(cutover, config_file):
+    done = cutover("--config", config_file, "doctor", "--json")
+    assert done.code == 1
+    checks = checks_of(done)
+    assert [name for name, check in checks.items() if check["ok"] is False] == ["daemon"]
+    assert checks["live"]["ok"] is None
+    assert checks["HAProxy"]["sentence"].startswith("HAProxy 2.")
+    assert checks["GPUs"]["sentence"] == "2 declared"
+    shown = cutover("--config", config_file, "doctor")
+    assert shown.code == 1
+    assert "✗ daemon" in shown.out
+    assert "✓ HAProxy" in shown.out
+
+
+def test_doctor_finds_what_is_wrong(cutover, config_file, tmp_path):
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    with sqlite3.connect(state / "journal.sqlite") as db:
+        db.execute("CREATE TABLE journal (seq INTEGER)")
+    db.close()
+    damaged = bytearray((state / "journal.sqlite").read_bytes())
+    damaged[100:200] = b"\xff" * 100
+    (state / "journal.sqlite").write_bytes(damaged)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        config_file.write_text(
+            f"state_dir: {state}\ngpus: {{kind: none, count: 2}}\nhaproxy: /no/haproxy\n"
+            f"public: 127.0.0.1:{port}\ninstance_ports: {max(port - 20, 1024)}-{min(port + 20, 65535)}\n"
+        )
+        checks = checks_of(cutover("--config", config_file, "doctor", "--json"))
+    assert checks["state directory"]["remedy"] == f"chmod 0750 {state}"
+    assert checks["journal"]["ok"] is False
+    assert "/no/haproxy is not there" in checks["HAProxy"]["sentence"]
+    assert f"process {os.getpid()}" in checks["public address"]["sentence"]
+    assert "lies among them" in checks["instance ports"]["sentence"]
+
+
+def test_doctor_tells_a_bad_configuration(cutover, config_file):
+    config_file.write_text("nonsense: 1\n")
+    done = cutover("--config", config_file, "doctor")
+    assert done.code == 1
+    assert "unknown key `nonsense`" in done.out
+
+
+def test_doctor_names_strays(cutover, config_file, tmp_path, wait_until):
+    run_dir = tmp_path / "state" / "runs" / "lost-a-1"
+    program = (sys.executable, "-c", "import time; time.sleep(300)")
+    identity = attempts.start(attempts.AttemptSpec(attempt_id="lost-a-1", run_dir=run_dir, argv=program))
+    try:
+        pids = wait_until(lambda: attempts.observe(run_dir).pids)
+        healthy = checks_of(cutover("--config", config_file, "doctor", "--json"))
+        assert healthy["strays"]["sentence"] == "none; 1 of ours run"
+        os.kill(identity.pid, signal.SIGKILL)
+        wait_until(lambda: attempts.observe(run_dir).status is attempts.Status.STRAYS)
+        stray = checks_of(cutover("--config", config_file, "doctor", "--json"))["strays"]
+        assert stray["ok"] is False
+        assert f"lost-a-1: pids {pids[0]}" in stray["sentence"]
+    finally:
+        attempts.request_stop(run_dir)
+        attempts.kill_strays(run_dir, force=True)
+        wait_until(lambda: not attempts.observe(run_dir).pids)
