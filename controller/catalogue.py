@@ -57,7 +57,8 @@ def record_of(frozen: launched.Release) -> Release:
         ),
         gates=topology.gates,
         capability=dict(topology.capability),
-        start_timeout_s=topology.start_timeout_s,
+        # Only a topology that says so overrules the configuration's `start_s`.
+        start_timeout_s=topology.start_timeout_s if "start_timeout_s" in topology.model_fields_set else None,
         stop_grace_s=topology.stop_grace_s,
         needs_admin=tuple(_admin_sentence(entry) for entry in frozen.manifest.get("needs_admin", ())),
     )

@@ -51,7 +51,8 @@ def problems(state: State, seen: Seen, bake: Bake, since_s: float, policy: Polic
         for name in (*(a.id for a in attempts), "public")
     ]
     traffic = {a.id: seen.traffic[a.id] for a in attempts if a.id in seen.traffic}
-    errors = sum(t.errors_5xx for t in traffic.values())
+    own = seen.traffic.get("")  # what the front door had to answer itself, because no engine did
+    errors = sum(t.errors_5xx for t in (*traffic.values(), *([own] if own else [])))
     truncated = sum(t.truncated for t in traffic.values())
     if errors:
         found.append(f"{errors} requests were answered with a 5xx")

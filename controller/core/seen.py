@@ -16,6 +16,7 @@ class Life(StrEnum):
 
     ABSENT = "absent"  # never started, or of an earlier boot
     RUNNING = "running"
+    ENDING = "ending"  # main process gone, the rest of its tree is being ended
     EXITED = "exited"  # main process gone, and the tree proved empty
     STRAYS = "strays"  # the shim is dead, processes of the attempt live on
 
@@ -76,6 +77,6 @@ class Seen:
     door_tried_s: float | None = None  # when opening it was last tried, so that it is not tried ten times a second
     processes: Mapping[str, ProcessSeen] = field(default_factory=dict)  # by attempt id
     probes: Mapping[str, ProbeSeen] = field(default_factory=dict)  # by attempt id, and `public`, `preview`
-    traffic: Mapping[str, Traffic] = field(default_factory=dict)  # by attempt id, since `rollout.decided_at_s`
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)  # by attempt id; in a bake since the switch
     gates: Mapping[str, GateSeen] = field(default_factory=dict)  # finished runs, by run id
     gpus: tuple[Gpu, ...] = ()

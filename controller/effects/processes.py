@@ -36,6 +36,7 @@ class Processes:
         self.runs = runs
         self.releases = releases
         self.port_block = port_block
+        self._ended: dict[str, ProcessSeen] = {}  # nothing changes any more once a tree is proved empty
 
     def run_dir(self, attempt_id: str) -> Path:
         return self.runs / attempt_id
@@ -77,13 +78,15 @@ class Processes:
 
     def look(self, attempt: Attempt) -> tuple[ProcessSeen, tuple[int, ...]]:
         """What is left of the attempt, and the pids of all its processes."""
+        if attempt.id in self._ended:
+            return self._ended[attempt.id], ()
         run_dir = self.run_dir(attempt.id)
         seen = launched.observe(run_dir)
-        life = _LIFE[seen.status]
+        life = Life.ENDING if seen.status is Status.EXITED and seen.pids else _LIFE[seen.status]
         identity = seen.identity
         if attempt.pid is not None and identity is not None and identity.start_ticks != attempt.start_ticks:
             return ProcessSeen(Life.ABSENT, sentence="its run directory belongs to another start"), ()
-        ended = life in {Life.EXITED, Life.STRAYS}
+        ended = life in {Life.EXITED, Life.ENDING, Life.STRAYS}
         looked = ProcessSeen(
             life=life,
             pid=identity.pid if identity else None,
@@ -92,6 +95,8 @@ class Processes:
             port_conflict=ended and launched.port_conflict(run_dir),
             log_tail=launched.log_tail(run_dir) if ended else "",
         )
+        if life is Life.EXITED:
+            self._ended[attempt.id] = looked
         return looked, seen.pids
 
     def stop(self, attempt_id: str) -> Outcome:

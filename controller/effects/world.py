@@ -94,8 +94,11 @@ class RealWorld:
 
     def _traffic(self, state: State, now: Now) -> dict[str, Traffic]:
         active = state.active
-        baking = active is not None and active.phase is Phase.BAKING and active.decided_at_s is not None
-        since_s = (active.decided_at_s if active and baking else None) or now.boot_s - BASELINE_WINDOW_S
+        if active is not None and active.phase is Phase.BAKING:
+            # Until the switch is seen nothing has been asked of the new release.
+            since_s = now.boot_s if active.switched_at_s is None else active.switched_at_s
+        else:
+            since_s = now.boot_s - BASELINE_WINDOW_S
         return dict(self.door.traffic(since_s))
 
     def _gates(self, state: State) -> dict[str, GateSeen]:

@@ -30,14 +30,25 @@ def test_promote_reject_and_roll_back_under_load(stage, make, profile, clients):
     second = stage.finish(stage.propose(make("two", "--itl-ms", "8"), "two.yaml", gates=profile))
     assert second["phase"] == "promoted", second["why"]
     assert second["plan"]["strategy"] == "blue-green"
-    bad = stage.finish(stage.propose(make("bad", "--fault", "silent"), "bad.yaml", gates=profile, bake_s=1))
-    assert bad["phase"] in {"failed", "rejected"}, "200 on /health with no token is never ready"
+    dead = make("bad", "--fault", "dies-loading")
+    bad = stage.finish(stage.propose(dead, "bad.yaml", gates=profile))
+    assert bad["phase"] == "failed"
+    assert "exited with code 1" in bad["why"]
+    assert any(a["log_tail"] for a in stage.rollout(bad["id"])["attempts"])
     back = stage.finish(stage.post("/v1/rollback")["rollout"]["id"])
     assert back["phase"] == "rolled_back", back["why"]
     judge(load.stop())
     status = stage.get("/v1/status")
     assert status["live"]["release"].startswith("one@")
     assert status["alarms"] == []
+
+
+def test_healthy_but_silent_is_never_ready(stage, make, profile):
+    """200 on /health, 200 on /v1/models, and no token ever."""
+    silent = make("silent", "--fault", "silent", extra="start_timeout_s: 3\n")
+    done = stage.finish(stage.propose(silent, "silent.yaml", gates=profile), 200)
+    assert done["phase"] == "failed"
+    assert "took longer than 63 s" in done["why"]
 
 
 def test_a_router_stands_before_two_instances_through_a_whole_cutover(stage, make, profile, clients):
