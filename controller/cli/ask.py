@@ -33,9 +33,9 @@ def plan(ctx: typer.Context, file: TopologyFile, force: Force = False, as_json: 
         session.emit(answer)
         return
     from .draw_plan import draw_plan
-    from .terminal import console
+    from .terminal import show
 
-    console().print(draw_plan(answer["plan"], client.get("/v1/status"), str(file)))
+    show(draw_plan(answer["plan"], client.get("/v1/status"), str(file)))
 
 
 def propose(  # noqa: PLR0913, PLR0917 - the options of a command

@@ -17,9 +17,8 @@ STAGES = ("now", "make room", "start and prove", "switch", "bake")
 _FREE = ("free", "dim")
 
 
-def draw_plan(plan: Document, status: Document, file: str) -> RenderableType:
+def draw_plan(plan: Document, status: Document, file: str) -> list[RenderableType]:
     """`plan` and `status` as the API gives them."""
-    from rich.console import Group
     from rich.text import Text
 
     head = Text.assemble((f"{plan['release']}", "bold"), f"  {plan['strategy']}, plan {plan['digest']}")
@@ -27,7 +26,7 @@ def draw_plan(plan: Document, status: Document, file: str) -> RenderableType:
     parts += [Text(f"{number}. {step}") for number, step in enumerate(plan["steps"], 1)]
     parts += [Text(f"note: {note}", style="yellow") for note in plan["notes"]]
     parts.append(Text(f"\npropose exactly this: cutover propose {file} --plan {plan['digest']}"))
-    return Group(*parts)
+    return parts
 
 
 def _cost(plan: Document) -> str:

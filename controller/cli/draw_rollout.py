@@ -11,7 +11,6 @@ from .reporters import line_of
 from .terminal import clock, span
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -52,12 +51,11 @@ def _phase(rollout: Document) -> Text:
     return Text(rollout["phase"].replace("_", " "), style=STYLES.get(rollout["phase"], "cyan"))
 
 
-def draw_rollout(rollout: Document) -> RenderableType:
+def draw_rollout(rollout: Document) -> list[Text]:
     """A rollout as `/v1/rollouts/{id}` gives it: with gate reports and events."""
-    from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [_head(rollout)]
+    parts = [_head(rollout)]
     for title, lines in (
         ("plan", _plan(rollout["plan"])),
         ("gates", _gates(rollout)),
@@ -68,7 +66,7 @@ def draw_rollout(rollout: Document) -> RenderableType:
         shown = list(lines)
         if shown:
             parts += [Text(f"\n{title}", style="bold"), *shown]
-    return Group(*parts)
+    return parts
 
 
 def _head(rollout: Document) -> Text:

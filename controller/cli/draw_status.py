@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 
-def draw_status(status: Document) -> RenderableType:
+def draw_status(status: Document) -> list[RenderableType]:
     """`status` as the API gives it."""
-    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
@@ -40,7 +39,7 @@ def draw_status(status: Document) -> RenderableType:
     if status["gpus"]:
         parts.append(_gpus(status))
     parts.append(Text(status["now"], style="dim"))
-    return Group(*parts)
+    return parts
 
 
 def _seat(seat: Document | None, *, is_live: bool) -> Text:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +18,7 @@ from .options import Json, examples
 from .session import session_of
 
 app = typer.Typer(help="Judge an endpoint by the gates. Needs no daemon.")
+INTERRUPTED = 130  # as a shell reports SIGINT
 _REPORT_KEYS = {"steps", "measurements"}
 
 
@@ -55,25 +59,27 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     session = session_of(ctx, as_json=as_json)
     from gates.run import run_profile
 
-    report = run_profile(
-        endpoint,
-        model,
-        profile,
-        only=gate or (),
-        evidence_dir=evidence,
-        api_key_env=api_key_env,
-        capability=dict(_pair(text) for text in capability or ()),
-        baseline=_baseline(baseline),
-        metrics_url=metrics_url,
-        on_progress=_progress,
-    )
+    with _cancelled_by_signals() as cancel:
+        report = run_profile(
+            endpoint,
+            model,
+            profile,
+            only=gate or (),
+            evidence_dir=evidence,
+            api_key_env=api_key_env,
+            capability=dict(_pair(text) for text in capability or ()),
+            baseline=_baseline(baseline),
+            metrics_url=metrics_url,
+            on_progress=_progress,
+            cancel=cancel,
+        )
     if as_json:
         session.emit(report.to_dict())
     else:
         from .terminal import console
 
         console().print(report.table())
-    raise typer.Exit(report.exit_code)
+    raise typer.Exit(INTERRUPTED if cancel.is_set() else report.exit_code)
 
 
 @app.command("list", epilog=examples("cutover gate list"))
@@ -122,6 +128,18 @@ def explain(
     sys.stdout.write(f"{one.name}: {one.summary}\n\nCatches: {one.catches}\n\nSettings, with their defaults\n")
     for key, value in settings.items():
         sys.stdout.write(f"  {key}: {json.dumps(value, default=_plain, ensure_ascii=False)}\n")
+
+
+@contextlib.contextmanager
+def _cancelled_by_signals() -> Iterator[threading.Event]:
+    """Gates run in sessions of their own and do not hear Ctrl-C: they are ended, and what was found is still shown."""
+    cancel = threading.Event()
+    before = {number: signal.signal(number, lambda *_: cancel.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield cancel
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _plain(value: Any) -> Any:

@@ -19,9 +19,9 @@ def status(ctx: typer.Context, as_json: Json = False) -> None:
         session.emit(answer)
         return
     from .draw_status import draw_status
-    from .terminal import console
+    from .terminal import show
 
-    console().print(draw_status(answer))
+    show(draw_status(answer))
 
 
 def history(
@@ -51,10 +51,10 @@ def show(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None:
     if as_json:
         session.emit(answer)
         return
+    from . import terminal
     from .draw_rollout import draw_rollout
-    from .terminal import console
 
-    console().print(draw_rollout(answer))
+    terminal.show(draw_rollout(answer))
 
 
 def watch(

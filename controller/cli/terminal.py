@@ -9,7 +9,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterable
+
+    from rich.console import Console, RenderableType
 
 PIPED_WIDTH = 160  # where nobody says how wide the reader is, a line should not be folded early
 
@@ -43,6 +45,15 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
+
+
+def show(parts: Iterable[RenderableType]) -> None:
+    """Print one after the other. Lines are never folded: a command or a path in them must survive being copied."""
+    from rich.text import Text
+
+    out = console()
+    for part in parts:
+        out.print(part, soft_wrap=isinstance(part, Text))
 
 
 def clock(wall_s: float | None) -> str:

@@ -32,8 +32,9 @@ class Done:
 
 
 @pytest.fixture
-def cutover(capsys) -> Callable[..., Done]:
+def cutover(capsys, monkeypatch) -> Callable[..., Done]:
     """Run one command in this process."""
+    monkeypatch.setenv("COLUMNS", "160")  # the test runner's own width may fold a table
 
     def run(*words: object) -> Done:
         capsys.readouterr()

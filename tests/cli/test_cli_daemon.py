@@ -249,6 +249,14 @@ def test_a_live_footer_on_a_terminal(box):
     assert text.endswith("none to worry about at the end\r\n"), text[-300:]
 
 
+def test_watching_everything_ends_with_ctrl_c(box, cutover_begun):
+    watching = cutover_begun("--config", box.config, "watch")
+    assert watching.stdout.readline().strip(), "it begins with what happened last"
+    watching.send_signal(signal.SIGINT)
+    _, err = watching.communicate(timeout=60)
+    assert (watching.returncode, err) == (130, "")
+
+
 # --- production moves: a box of its own ---
 
 

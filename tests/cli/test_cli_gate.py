@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 
+import psutil
 import pytest
 
 
@@ -57,6 +60,28 @@ def test_an_endpoint_fails(cutover, endpoint, tmp_path):
     done = cutover(*words)
     assert done.code == 10
     assert "fail" in done.out
+
+
+def test_an_interrupted_run_leaves_no_gate_behind(cutover_begun, endpoint, tmp_path, wait_until):
+    evidence = tmp_path / "ev"
+    url = endpoint("--fault", "silent")
+    run = cutover_begun("gate", "run", "--endpoint", url, "--model", "emu", "--gate", "health", "--evidence", evidence)
+
+    def gates() -> list[int]:
+        mine = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.cwd().startswith(str(evidence)):
+                    mine.append(process.pid)
+        return mine
+
+    wait_until(gates)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "cancelled" in out
+    assert "Traceback" not in err
+    assert gates() == []
 
 
 @pytest.mark.parametrize(
