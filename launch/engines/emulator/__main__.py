@@ -100,6 +100,9 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--cliff-at", type=int, default=0, metavar="K", help="from K running requests on …")
     group.add_argument("--cliff-factor", type=float, default=4.0, metavar="F", help="… gaps are F times as long")
     group.add_argument("--headers", choices=[h.value for h in Headers], help="default: early for vllm, late for sglang")
+    group.add_argument(
+        "--realtime", action="store_true", help="real-time scheduling: exact on a busy machine too; as root"
+    )
     group.add_argument("--truth", type=Path, metavar="FILE", help="record when each chunk was due and sent")
 
 
@@ -142,6 +145,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         workers=options.workers,
         vram_mib=options.vram_mib,
         cache_report=options.cache_report,
+        realtime=options.realtime,
         faults=faults,
         port_file=options.port_file,
         truth_file=options.truth,

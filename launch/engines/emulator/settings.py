@@ -84,6 +84,7 @@ class Settings:
     workers: int
     vram_mib: int
     cache_report: bool
+    realtime: bool
     faults: tuple[FaultSetting, ...]
     port_file: Path | None
     truth_file: Path | None

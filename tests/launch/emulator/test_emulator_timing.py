@@ -1,5 +1,6 @@
 """When tokens are due. Due times are arithmetic and compared exactly; sending is only compared generously."""
 
+import os
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -128,3 +129,13 @@ def test_a_stream_keeps_to_the_step_law(start, tmp_path: Path):
     engine = start("--step-base-ms", "2", "--step-per-seq-ms", "1.5", "--truth", str(truth))
     _, *chunks, _ = ask_and_read_truth(engine, truth, max_tokens=5, ignore_eos=True)
     assert gaps_ms(chunks) == [3.5] * 4
+
+
+def test_realtime_scheduling_is_taken_or_refused_in_one_sentence(start):
+    engine = start("--realtime", wait=False)
+    until(lambda: "startup complete" in engine.engine.log() or engine.engine.process.poll() is not None)
+    if engine.engine.process.poll() is None:
+        assert os.sched_getscheduler(engine.engine.pid) == os.SCHED_RR
+    else:
+        assert engine.engine.process.returncode == 1
+        assert "CAP_SYS_NICE" in engine.engine.log()
