@@ -62,13 +62,23 @@ def open_socket(path: Path, group: str | None) -> socket.socket:
         finally:
             os.umask(mask)
         if group is not None:
-            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+            gid = grp.getgrnam(group).gr_gid
+            os.chown(path, -1, gid)
+            _let_through(path.parent, gid)
     except KeyError:
         raise UsageError(f"socket_group: there is no group {group}; create it, or leave the key out") from None
     except OSError as error:
         raise CutoverError(f"the control socket {path} cannot be opened: {error}; set `socket`") from error
     listener.listen(64)
     return listener
+
+
+def _let_through(directory: Path, gid: int) -> None:
+    """A group that may use the socket has to reach it: a directory of ours that is closed to others becomes theirs."""
+    found = directory.stat()
+    closed_to_others = found.st_mode & 0o011 == 0o010
+    if found.st_uid == os.geteuid() and closed_to_others and found.st_gid != gid:
+        os.chown(directory, -1, gid)
 
 
 def refuse_second_daemon(path: Path) -> None:

@@ -26,12 +26,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        exit_code = getattr(error, "exit_code", None)
-        if not isinstance(exit_code, int):
+        told = _for_people(error)
+        if told is None:
             raise
-        _tell(str(error), int(exit_code), as_json=session.as_json)
-        return int(exit_code)
+        _tell(*told, as_json=session.as_json)
+        return told[1]
     return 0
+
+
+def _for_people(error: Exception) -> tuple[str, int] | None:
+    """Sentence and exit code; None for a bug, which keeps its traceback."""
+    exit_code = getattr(error, "exit_code", None)
+    if isinstance(exit_code, int):
+        return str(error), int(exit_code)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}", 4 if isinstance(error, PermissionError) else 1
+    return None
 
 
 def _tell(sentence: str, exit_code: int, *, as_json: bool) -> None:

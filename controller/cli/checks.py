@@ -39,7 +39,15 @@ class Check:
 Status_ = Mapping[str, Any]
 
 
-def state_directory(config: Config) -> Check:
+def state_directory(config: Config, status: Status_ | None) -> Check:
+    """Where a daemon answers it has its directory; that somebody else cannot look into it is as it should be."""
+    found = _state_directory(config)
+    if found.ok is False and found.remedy == _OWN_DIRECTORY and status is not None:
+        return Check(found.name, None, f"not looked at: {config.state_dir} belongs to the daemon's user")
+    return found
+
+
+def _state_directory(config: Config) -> Check:
     directory = config.state_dir
     try:
         mode = directory.stat().st_mode
@@ -64,8 +72,12 @@ _OWN_DIRECTORY = "run this as the daemon's user, or set `state_dir` to a directo
 
 def journal(config: Config) -> Check:
     path = config.state_dir / "journal.sqlite"
-    if not os.access(path, os.F_OK):
+    try:
+        path.stat()
+    except FileNotFoundError:
         return Check("journal", True, "none yet")
+    except OSError as error:
+        return Check("journal", None, f"not looked at: {path}: {error.strerror}")
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as db:
             said = str(db.execute("PRAGMA quick_check").fetchone()[0])
@@ -86,12 +98,15 @@ def haproxy(config: Config) -> Check:
         return Check("HAProxy", False, str(error))
 
 
-def addresses(config: Config) -> Iterator[Check]:
+def addresses(config: Config, status: Status_ | None) -> Iterator[Check]:
     """Public and preview address: ours, or to be had."""
-    door = FrontDoor(DoorSettings(directory=config.door_dir, public=config.public, preview=config.preview)).read()
+    if status is not None:
+        alive, pid = status["front_door"]["alive"], status["front_door"]["pid"]
+    else:
+        alive, pid = _door_without_daemon(config)
     for key, text in (("public", config.public), ("preview", config.preview)):
-        if door.alive:
-            yield Check(f"{key} address", True, f"{text}, served by our front door (pid {door.pid})")
+        if alive:
+            yield Check(f"{key} address", True, f"{text}, served by our front door (pid {pid})")
             continue
         try:
             check_free(Address.parse(text, key))
@@ -99,6 +114,15 @@ def addresses(config: Config) -> Iterator[Check]:
             yield Check(f"{key} address", False, str(error))
         else:
             yield Check(f"{key} address", True, f"{text} is free")
+
+
+def _door_without_daemon(config: Config) -> tuple[bool, int | None]:
+    settings = DoorSettings(directory=config.door_dir, public=config.public, preview=config.preview)
+    try:
+        door = FrontDoor(settings).read()
+    except PermissionError:  # another user's: its address is taken then, and that is told
+        return False, None
+    return door.alive, door.pid
 
 
 def instance_ports(config: Config, taken: frozenset[int]) -> Check:
@@ -208,22 +232,28 @@ class Runs:
     running: Mapping[str, tuple[int, ...]]  # attempt or gate run → pids
     strays: Mapping[str, tuple[int, ...]]
     ports: frozenset[int]  # first ports of the attempts among them
+    hidden: bool  # some belong to another user and may not be looked into
 
 
 def look_at_runs(config: Config) -> Runs:
     running: dict[str, tuple[int, ...]] = {}
     strays: dict[str, tuple[int, ...]] = {}
     ports: set[int] = set()
+    hidden = False
     for parent in (config.runs_dir, config.gates_dir):
         for folder in _folders(parent):
-            seen = attempts.observe(folder)
+            try:
+                seen = attempts.observe(folder)
+            except PermissionError:
+                hidden = True
+                continue
             if seen.status is Status.RUNNING:
                 running[folder.name] = seen.pids
                 ports |= _ports(folder)
             elif seen.pids:
                 strays[folder.name] = seen.pids
                 ports |= _ports(folder)
-    return Runs(running, strays, frozenset(ports))
+    return Runs(running, strays, frozenset(ports), hidden)
 
 
 def _ports(folder: Path) -> set[int]:
@@ -237,8 +267,11 @@ def _ports(folder: Path) -> set[int]:
 
 
 def _folders(parent: Path) -> list[Path]:
+    """Those below `parent`; `parent` itself where it may not be read, so that it counts as hidden."""
     try:
         return sorted(folder for folder in parent.iterdir() if folder.is_dir())
+    except PermissionError:
+        return [parent]
     except OSError:
         return []
 
@@ -248,6 +281,8 @@ def strays(runs: Runs, held: set[str] | None) -> Check:
     lost = dict(runs.strays)
     if held is not None:
         lost |= {name: pids for name, pids in runs.running.items() if name not in held}
+    if runs.hidden and not lost:
+        return Check("strays", None, "not looked at: the run directories belong to another user")
     if not lost:
         return Check("strays", True, f"none; {len(runs.running)} of ours run")
     words = "; ".join(f"{name}: pids {', '.join(map(str, pids)) or '—'}" for name, pids in lost.items())

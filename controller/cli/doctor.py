@@ -52,11 +52,11 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     runs = checks.look_at_runs(config)
     ours = {pid for pids in runs.running.values() for pid in pids}
     yield daemon
-    yield checks.state_directory(config)
+    yield checks.state_directory(config, status)
     yield checks.journal(config)
     yield checks.disk(config)
     yield checks.haproxy(config)
-    yield from checks.addresses(config)
+    yield from checks.addresses(config, status)
     yield checks.instance_ports(config, runs.ports)
     yield checks.gpus(config, status, ours)
     yield checks.front_door(status)

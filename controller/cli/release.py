@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -194,13 +195,17 @@ def _ids(session: Session) -> list[str]:
 
 
 def _asked(session: Session, path: str) -> dict[str, Any] | None:
-    """None when nobody answers, or when this user may not ask: the files may still be readable."""
+    """None when nobody answers, or when this user may not ask but may read the files."""
     from ..errors import NotAllowedError
     from .client import NoDaemonError
 
     try:
         return session.client().get(path)
-    except (NoDaemonError, NotAllowedError):
+    except NoDaemonError:
+        return None
+    except NotAllowedError:
+        if not os.access(session.config().releases_dir, os.R_OK | os.X_OK):
+            raise
         return None
 
 
