@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
 
 from .policy import Policy
 from .records import Attempt, Bake, State
 from .route import Traffic
 from .seen import ProbeSeen, Seen
+
+RECENT_PROBES = 5
+ENOUGH_PROBES = 3
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -62,21 +67,33 @@ def problems(state: State, seen: Seen, bake: Bake, since_s: float, policy: Polic
     before_s = bake.baseline_first_byte_p95_s
     if _too_slow(p95_s, before_s, policy):
         found.append(f"time to first byte p95 {p95_s * 1000:.0f} ms, before it was {before_s * 1000:.0f} ms")
-    public = seen.probes.get("public")
-    if public is not None and public.ok and public.started_at_s >= since_s:
-        found += _slow_probe(public, bake, policy)
+    found += _slow_probes(bake, policy)
     return [text for text in found if text]
 
 
-def _slow_probe(probe: ProbeSeen, bake: Bake, policy: Policy) -> list[str]:
+def with_probe(bake: Bake, probe: ProbeSeen | None, since_s: float) -> Bake:
+    """The bake with the newest probe through the public address, when it was made after the switch and is a new one."""
+    if probe is None or not probe.ok or probe.started_at_s < max(since_s, bake.last_probe_s):
+        return bake
+    if probe.ttft_s is None or probe.total_s is None:
+        return bake
+    kept = (*bake.probes, (probe.ttft_s, probe.total_s))[-RECENT_PROBES:]
+    return replace(bake, probes=kept, last_probe_s=probe.at_s)
+
+
+def _slow_probes(bake: Bake, policy: Policy) -> list[str]:
+    """Medians against what live showed: one probe that waited behind a full batch is an anecdote."""
+    if len(bake.probes) < ENOUGH_PROBES:
+        return []
+    ttft_s, total_s = (median(values) for values in zip(*bake.probes, strict=True))
     compared = (
-        ("waits {:.0f} ms for its first token", probe.ttft_s, bake.baseline_probe_ttft_s),
-        ("takes {:.0f} ms for its answer", probe.total_s, bake.baseline_probe_total_s),
+        ("wait {:.0f} ms for their first token", ttft_s, bake.baseline_probe_ttft_s),
+        ("take {:.0f} ms for their answer", total_s, bake.baseline_probe_total_s),
     )
     return [
-        f"a probe {text.format((value_s or 0.0) * 1000)}, before it was {before_s * 1000:.0f} ms"
+        f"probes {text.format(value_s * 1000)}, before it was {before_s * 1000:.0f} ms"
         for text, value_s, before_s in compared
-        if _too_slow(value_s or 0.0, before_s, policy)
+        if _too_slow(value_s, before_s, policy)
     ]
 
 

@@ -195,8 +195,13 @@ def _blue_green(
     )
 
 
-def place_again(state: State, release: Release, inventory: tuple[Gpu, ...]) -> dict[str, tuple[str, ...]] | Refusal:
-    """Cards for a cold rollback: only free ones; what serves now is not touched before the old release is back."""
-    held = holders(state)
+def place_again(
+    state: State, release: Release, inventory: tuple[Gpu, ...], leaving: frozenset[str] = frozenset()
+) -> dict[str, tuple[str, ...]] | Refusal:
+    """Cards for a cold rollback: only free ones; what serves now is not touched before the old release is back.
+
+    `leaving`: attempts whose cards count as free because they are about to be.
+    """
+    held = {gpu: attempt for gpu, attempt in holders(state).items() if attempt.id not in leaving}
     free = tuple(gpu for gpu in inventory if gpu.trusted and not gpu.foreign and gpu.id not in held)
     return place(release.instances, free, inventory)

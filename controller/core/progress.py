@@ -7,7 +7,8 @@ from typing import Any
 
 from . import actions as act
 from .actions import Decision
-from .bake import baseline, problems
+from .bake import baseline, problems, with_probe
+from .desired import wanted_seats
 from .moves import rollback_seat
 from .plan import Refusal, holders, make_plan, place_again
 from .policy import Policy
@@ -265,6 +266,7 @@ def baking(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
     interval_s = min(policy.bake_interval_s, max(asked_s, 0.1))
     if seen.now.boot_s - bake.last_sample_s < interval_s:
         return None
+    bake = with_probe(bake, seen.probes.get("public"), since_s)
     found = problems(state, seen, bake, since_s, policy)
     text = "; ".join(found) or "as good as before"
     sample = replace(
@@ -324,11 +326,24 @@ def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, poli
     release = state.releases[target.release]
     placed = place_again(state, release, seen.gpus)
     if isinstance(placed, Refusal):
+        if not isinstance(place_again(state, release, seen.gpus, _leaving(state, policy)), Refusal):
+            return None  # its cards are being given back just now
         return move(
             rollout, Event.HOPELESS, f"{target.release} cannot be started again: {placed.sentence}; what serves stays"
         )
     attempts = new_attempts(state, policy, release, rollout.id, placed)
     return Decision(act.AddAttempts(attempts), f"{target.release} is started again: its cards are free")
+
+
+def _leaving(state: State, policy: Policy) -> frozenset[str]:
+    """Attempts that hold cards and have no reason to: they are on their way out, or about to be."""
+    wanted = wanted_seats(state, policy)
+    return frozenset(
+        a.id
+        for a in state.attempts.values()
+        if a.holds
+        and (a.state in {AttemptState.RETIRING, AttemptState.STOPPING} or Seat(a.release, a.rollout) not in wanted)
+    )
 
 
 PHASES = {

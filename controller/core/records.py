@@ -175,6 +175,8 @@ class Bake:
     bad_streak: int = 0
     last_sample_s: float = 0.0
     last: str = ""
+    probes: tuple[tuple[float, float], ...] = ()  # (first token, whole answer) seconds, the last few since the switch
+    last_probe_s: float = 0.0
     # what the release before showed, to compare with like: 0 = unknown
     baseline_first_byte_p95_s: float = 0.0
     baseline_probe_ttft_s: float = 0.0

@@ -40,6 +40,7 @@ def emulated() -> tuple[Act, ...]:
             "promoted",
             shipped("demo-b.yaml"),
             "demo-b.yaml",
+            options={"bake_s": 6},
             moral="the release before it stays warm",
         ),
         Act(
@@ -54,6 +55,7 @@ def emulated() -> tuple[Act, ...]:
             "rolled_back",
             shipped("demo-d.yaml"),
             "demo-d.yaml",
+            options={"bake_s": 20},
             moral="rolled back by itself onto the warm release",
         ),
         Act(

@@ -97,7 +97,17 @@ def test_bake_judges_how_long_a_probe_takes(box, release):
     box.world.processes["two-a-2"].ttft_s = 0.6
     assert box.finish(rollout) is Phase.ROLLED_BACK
     moves = [e.why for e in box.journal.entries(rollout=rollout) if e.action == "Move"]
-    assert "a probe waits 600 ms for its first token, before it was 100 ms" in moves[-1]
+    assert "probes wait 600 ms for their first token, before it was 100 ms" in moves[-1]
+
+
+def test_one_slow_probe_is_an_anecdote(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.state.rollouts[rollout].bake.samples >= 2)
+    box.world.processes["two-a-2"].ttft_s = 5.0
+    box.run(lambda: box.state.rollouts[rollout].bake.samples >= 3)
+    box.world.processes["two-a-2"].ttft_s = 0.1
+    assert box.finish(rollout) is Phase.PROMOTED
 
 
 def test_death_in_the_bake_rolls_back_at_once(box, release):
@@ -154,6 +164,18 @@ def test_manual_rollback_cold(box, release):
     assert box.finish(box.rollback()) is Phase.ROLLED_BACK
     assert box.state.live.release == "one@00000000"
     assert box.running() == {"one@00000000", "two@00000000"}
+
+
+def test_cold_rollback_waits_for_cards_that_are_being_given_back(box, release):
+    box.finish(box.propose(release("one")))
+    box.finish(box.propose(release("two")))
+    box.world.stop_s = 20.0
+    third = box.propose(release("three"))  # one gives way for it
+    box.run(lambda: box.phase(third) is Phase.BAKING)
+    box.world.processes["three-a-3"].silent = True
+    assert box.finish(third) is Phase.ROLLED_BACK
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.state.live.release == "one@00000000"
 
 
 def test_rollback_aborts_a_running_proposal(box, release):
