@@ -241,6 +241,8 @@ def test_a_live_footer_on_a_terminal(box):
                 if not chunk:
                     break
                 said += chunk
+        else:
+            seen.kill()
     os.close(ours)
     assert seen.returncode == 0, said[-2000:]
     text = said.decode()
