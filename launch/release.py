@@ -176,10 +176,15 @@ def load_release(root: Path, release_id: str) -> Release:
 
 def list_releases(root: Path) -> tuple[str, ...]:
     """Ids of the saved releases, the newest first."""
-    if not root.is_dir():
-        return ()
-    folders = [folder for folder in root.iterdir() if "@" in folder.name and (folder / "manifest.json").is_file()]
-    newest_first = sorted(folders, key=lambda folder: (-folder.stat().st_mtime_ns, folder.name))
+    try:
+        if not root.is_dir():
+            return ()
+        folders = [folder for folder in root.iterdir() if "@" in folder.name and (folder / "manifest.json").is_file()]
+        newest_first = sorted(folders, key=lambda folder: (-folder.stat().st_mtime_ns, folder.name))
+    except PermissionError as error:
+        raise ReleaseError(
+            f"the releases in {root} cannot be read: {error.strerror}; ask the user who owns them"
+        ) from error
     return tuple(folder.name for folder in newest_first if not folder.name.startswith("."))
 
 

@@ -36,7 +36,7 @@ ALLOWED = {
     "controller.__main__": ("controller.cli",),
     "controller": (),
 }  # fmt: skip
-PURE = {"collections", "dataclasses", "enum", "typing", "math", "hashlib", "json", "__future__"}
+PURE = {"collections", "dataclasses", "enum", "typing", "math", "hashlib", "json", "statistics", "__future__"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -87,11 +87,7 @@ class Desk:
             action = act.Propose(Kind.ROLLBACK, release, person.name, Options(), (), state.previous)
             return action, f"{person.name} wants {release.id} back"
 
-        baking = self.journal.state.active
-        rollout = self._file(person, "rollback", key, make)
-        if baking is not None and baking.phase is Phase.BAKING and rollout.kind is not Kind.ROLLBACK:
-            return self.journal.state.rollouts[baking.id]
-        return rollout
+        return self._file(person, "rollback", key, make)
 
     def restart(self, person: Person, key: str | None) -> Rollout:
         require(person, "approve", "restart live")
@@ -146,18 +142,15 @@ class Desk:
     def _file(
         self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]
     ) -> Rollout:
-        state = self._ask(person, verb, key, make)
-        return state.rollouts[f"r{state.rollout_seq:04d}"]
+        return self.rollout(self._ask(person, verb, key, make))
 
-    def _ask(
-        self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]
-    ) -> State:
+    def _ask(self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]) -> str:
         try:
-            state, _ = self.journal.request(key, person.name, verb, self.now(), make)
+            about = self.journal.request(key, person.name, verb, self.now(), make)
         except IllegalMove as error:
             raise RefusedError(str(error)) from error
         self.nudge()
-        return state
+        return about
 
 
 def _topology(text: str, source: str) -> Topology:
@@ -165,8 +158,16 @@ def _topology(text: str, source: str) -> Topology:
 
 
 def _profile(name: str, source: str) -> tuple[Any, ...]:
+    """A shipped name, or a file: relative ones are meant from the topology's own directory, never from the daemon's."""
+    path = Path(name)
+    if ("/" in name or path.suffix in {".yaml", ".yml"}) and not path.is_absolute():
+        path = Path(source).parent / path
+        if not path.is_absolute():
+            raise UsageError(
+                f"{source}: gates: {name} is a relative path; write an absolute one, or the name of a profile"
+            )
     try:
-        return pinned_profile(name if "/" not in name else str(Path(name).expanduser()))
+        return pinned_profile(str(path) if path.is_absolute() else name)
     except GateUsageError as error:
         raise UsageError(f"{source}: gates: {error}") from error
 

@@ -126,10 +126,8 @@ def _perform(act: Act, stage: Stage, console: Console, timeout_s: float) -> Scen
         rollback_s=times.get("rollback_s"),
     )
     colour = "green" if scene.as_expected else "red"
-    console.print(
-        f"   [{colour}]→ {scene.outcome}[/]  {scene.why}"
-        + (f"  [dim]({act.moral})[/]" if act.moral and scene.as_expected else "")
-    )
+    moral = f"  [dim]({act.moral})[/]" if act.moral and scene.as_expected else ""
+    console.print(f"   [{colour}]→ {scene.outcome}[/]  {scene.why}{moral}")
     return scene
 
 

@@ -97,19 +97,24 @@ class Journal:
 
     def request(
         self, key: str | None, who: str, verb: str, now: Now, make: Callable[[State], tuple[act.Record, str]]
-    ) -> tuple[State, bool]:
+    ) -> str:
         """File what somebody asked for. `make` sees the newest state and returns the record and its sentence.
 
-        The same key again changes nothing. Returns the state after it and whether it was new.
+        Returns the id of the rollout that it is about, or "". The same key again changes nothing and is answered as
+        the first time.
         """
         with self._lock:
-            if key is not None and self._db.execute("SELECT 1 FROM requests WHERE key = ?", (key,)).fetchone():
-                return self.state, False
+            row = self._db.execute("SELECT answer FROM requests WHERE key = ?", (key,)).fetchone() if key else None
+            if row is not None:
+                return str(row[0])
             action, why = make(self.state)
             state = intend(self.state, action, now, why)
-            extra = ("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", (key, now.wall_s, who, verb, why)) if key else None
-            self._write(state, action, why, now, "ok", extra)
-            return state, True
+            about = newest_rollout(state) if isinstance(action, act.Propose) else rollout_of(action, state)
+            row = (key, now.wall_s, who, verb, about)
+            self._write(
+                state, action, why, now, "ok", ("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", row) if key else None
+            )
+            return about
 
     def _write(
         self,

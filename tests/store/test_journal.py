@@ -67,9 +67,10 @@ def test_an_illegal_move_changes_nothing(path):
 
 def test_a_repeated_key_does_nothing(path):
     journal = Journal(path)
-    assert propose(journal, "k1")[1] is True
-    assert propose(journal, "k1")[1] is False
-    assert list(journal.state.rollouts) == ["r0001"]
+    assert propose(journal, "k1") == "r0001"
+    assert propose(journal, "k2") == "r0002"
+    assert propose(journal, "k1") == "r0001"
+    assert list(journal.state.rollouts) == ["r0001", "r0002"]
     journal.close()
 
 

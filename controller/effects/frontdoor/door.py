@@ -115,7 +115,10 @@ class FrontDoor:
 
     def _excuse(self) -> str:
         """What the log of a door says that is being started again and again."""
-        complaint = self._process.last_complaint() if self._process.is_running() else ""
+        try:
+            complaint = self._process.last_complaint() if self._process.is_running() else ""
+        except PermissionError:  # somebody else's door
+            return ""
         return f"; it said: {complaint}" if complaint else ""
 
     def _answers(self) -> bool:

@@ -57,25 +57,23 @@ class DoorSettings:
 
     def __post_init__(self) -> None:
         if self.public_address.port == self.preview_address.port:
-            raise DoorSettingsError(
-                f"front_door.public and front_door.preview are both port {self.public_address.port}; they must differ"
-            )
+            raise DoorSettingsError(f"public and preview are both port {self.public_address.port}; they must differ")
         if not 1 <= self.slots <= 256:
-            raise DoorSettingsError(f"front_door.slots is {self.slots}; expected 1 to 256")
+            raise DoorSettingsError(f"slots is {self.slots}; expected 1 to 256")
         for method, path in self.extra_paths:
             if not _METHOD.fullmatch(method) or not _PATH.fullmatch(path) or "//" in path or "/." in path:
                 raise DoorSettingsError(
-                    f"front_door.extra_paths: {method} {path} cannot be passed; expected an upper-case method and a "
+                    f"extra_paths: {method} {path} cannot be passed; expected an upper-case method and a "
                     "plain path such as /v1/audio/speech, without escapes, dots or double slashes"
                 )
 
     @property
     def public_address(self) -> Address:
-        return Address.parse(self.public, "front_door.public")
+        return Address.parse(self.public, "public")
 
     @property
     def preview_address(self) -> Address:
-        return Address.parse(self.preview, "front_door.preview")
+        return Address.parse(self.preview, "preview")
 
     @property
     def listed(self) -> tuple[tuple[str, str], ...]:

@@ -239,11 +239,11 @@ door.stop()
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        ({"public": "8000"}, "front_door.public: '8000' is not an address"),
-        ({"public": "127.0.0.1:0"}, "front_door.public"),
-        ({"preview": "127.0.0.1:99999"}, "front_door.preview"),
+        ({"public": "8000"}, "public: '8000' is not an address"),
+        ({"public": "127.0.0.1:0"}, "public"),
+        ({"preview": "127.0.0.1:99999"}, "preview"),
         ({"public": "127.0.0.1:8009"}, "both port 8009"),
-        ({"slots": 0}, "front_door.slots is 0"),
+        ({"slots": 0}, "slots is 0"),
         ({"extra_paths": (("GET", "/v1/../x"),)}, r"GET /v1/\.\./x cannot be passed"),
         ({"extra_paths": (("GET", '/x" or 1'),)}, "cannot be passed"),
         ({"extra_paths": (("get", "/x"),)}, "cannot be passed"),

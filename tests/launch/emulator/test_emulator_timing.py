@@ -81,11 +81,14 @@ def test_the_second_request_starts_when_the_only_slot_is_free(start, tmp_path: P
         thread.start()
     for thread in threads:
         thread.join()
-    spans = sorted(
-        (min(due), max(due))
-        for due in ([x["due_ns"] for x in lines if "due_ns" in x] for lines in truth_of(truth).values())
-    )
-    assert spans[0][1] < spans[1][0]
+
+    def spans() -> list[tuple[int, int]] | None:
+        """First and last chunk of both requests, once the file has all of them."""
+        dues = [[x["due_ns"] for x in lines if "due_ns" in x] for lines in truth_of(truth).values()]
+        return sorted((min(due), max(due)) for due in dues) if len(dues) == 2 and all(dues) else None
+
+    first, second = until(spans)
+    assert first[1] < second[0]
 
 
 def test_a_whole_answer_takes_as_long_as_its_stream_would(start, tmp_path: Path):
