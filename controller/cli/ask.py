@@ -159,7 +159,7 @@ def _topology(file: Path) -> dict[str, Any]:
     load(file)
     with file.open("rb") as stream:
         text = stream.read(strict_yaml.MAX_BYTES).decode()
-    return {"topology": text, "source": str(file)}
+    return {"topology": text, "source": str(file.absolute())}
 
 
 def _profile(name: str | None) -> str | None:
