@@ -227,7 +227,7 @@ def clock_tool(rng: Random) -> Tool:
 
 def a_tool(rng: Random) -> Tool:
     roll = rng.random()
-    return weather_tool(rng) if roll < 0.2 else clock_tool(rng) if roll < 0.25 else generic_tool(rng)
+    return weather_tool(rng) if roll < 0.2 else clock_tool(rng) if roll < 0.32 else generic_tool(rng)
 
 
 def tool_set(rng: Random, most: int) -> list[Tool]:
@@ -434,12 +434,12 @@ def dialogue(rng: Random, *, ease: float = 0.0) -> Dialogue:
         for _ in range(rng.randint(1, 3)):
             messages += echo_turn(rng) if rng.random() < 0.75 else plain_turn(rng)
     else:
-        tools = tool_set(rng, 1 if ease > 0.5 else rng.choice((1, 1, 2, 2, 3)))
+        tools = tool_set(rng, 1 if ease > 0.5 else rng.choice((1, 1, 2, 3, 3, 4)))
         kind, messages = "tools", []
         for _ in range(rng.choices((1, 2, 3), (40, 35, 25))[0]):
             roll = rng.random()
             messages += tool_turn(rng, tools) if roll < 0.85 else echo_turn(rng) if roll < 0.93 else plain_turn(rng)
-    thinking = rng.random() < 0.12
+    thinking = rng.random() < 0.3
     if thinking:
         _thoughts(messages)
     if rng.random() < 0.3:

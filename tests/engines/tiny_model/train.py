@@ -2,6 +2,7 @@
 
     python train.py --out DIR                # tokenizer, weights, configuration; hours on one core, minutes on many
     python train.py --out DIR --evaluate     # greedy decoding of fresh prompts
+    python train.py --out DIR --export TO    # bfloat16 weights, as they are committed
 
 Needs torch, transformers, tokenizers and safetensors: the engine's own venv has them. One thread by default.
 """
@@ -9,6 +10,7 @@ Needs torch, transformers, tokenizers and safetensors: the engine's own venv has
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import time
@@ -128,6 +130,8 @@ def rate(progress: float) -> float:
 
 
 def save(model: Qwen3ForCausalLM, weights: dict[str, Tensor], tok: PreTrainedTokenizerFast, out: Path) -> None:
+    """Configuration says bfloat16, which is what engines compute in; the weights keep their float32 to go on from."""
+    model.config.dtype = "bfloat16"
     model.config.bos_token_id = None
     model.config.eos_token_id = tok.eos_token_id
     model.config.pad_token_id = tok.pad_token_id
@@ -207,10 +211,10 @@ def fresh_prompts(
 
 
 @torch.inference_mode()
-def evaluate(out: Path, count: int, seed: int, *, show: int) -> dict[str, float]:
+def evaluate(out: Path, count: int, seed: int, *, show: int, precision: torch.dtype) -> dict[str, float]:
     """Share of turns that greedy decoding writes exactly as they should be, by kind."""
     tok = PreTrainedTokenizerFast.from_pretrained(out)
-    model = Qwen3ForCausalLM.from_pretrained(out, dtype=torch.float32)
+    model = Qwen3ForCausalLM.from_pretrained(out, dtype=precision)
     model.eval()
     rng = Random(seed)  # noqa: S311 - the same prompts for the same seed
     items = sorted(fresh_prompts(rng, tok, count), key=lambda item: len(item[2]))
@@ -239,6 +243,15 @@ def evaluate(out: Path, count: int, seed: int, *, show: int) -> dict[str, float]
     return report
 
 
+def export(out: Path, target: Path) -> None:
+    """What is committed: the weights in the precision that engines compute in, half the size."""
+    tok = PreTrainedTokenizerFast.from_pretrained(out, chat_template=tiny_tokenizer.TEMPLATE)
+    model = Qwen3ForCausalLM.from_pretrained(out, dtype=torch.bfloat16)
+    save(model, model.state_dict(), tok, target)
+    (target / "model.safetensors").chmod(0o644)
+    print(hashlib.sha256((target / "model.safetensors").read_bytes()).hexdigest())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="model directory")
@@ -247,13 +260,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--compile", action="store_true", help="needs a C++ compiler")
+    parser.add_argument("--export", type=Path, metavar="DIR", help="write what is to be committed, and its sha256")
     parser.add_argument("--evaluate", action="store_true")
     parser.add_argument("--prompts", type=int, default=500)
+    parser.add_argument("--precision", choices=("bfloat16", "float32"), default="bfloat16", help="engines use bfloat16")
     parser.add_argument("--show", type=int, default=0, help="print so many wrong turns")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    if given.evaluate:
-        evaluate(given.out, given.prompts, 10_000 + given.seed, show=given.show)
+    if given.export:
+        export(given.out, given.export)
+    elif given.evaluate:
+        evaluate(
+            given.out, given.prompts, 10_000 + given.seed, show=given.show, precision=getattr(torch, given.precision)
+        )
     else:
         train(given.out, int(given.tokens), given.seed, resume=given.resume, compiled=given.compile)
 
