@@ -16,6 +16,7 @@ from .records import Attempt, AttemptState, GateResult, Kind, Phase, Release, Ro
 from .seen import ProbeSeen, Seen
 from .table import DEADLINE_S, Event
 
+PORT_TRIES = 8  # blocks of ports that are looked at for one instance
 GATE_TRIES = 2  # an inconclusive gate gets one more try
 
 
@@ -169,14 +170,15 @@ def _replace_or_break(rollout: Rollout, state: State, policy: Policy) -> Decisio
         return None
     mine = [a for a in state.attempts.values() if a.rollout == rollout.id and a.instance == missing[0]]
     last = mine[-1]
-    if not last.port_conflict or last.retry:
+    # A block that was seen to be taken cost nothing; a start that died of it is tried once more.
+    started = [a for a in mine if a.pid is not None]
+    if not last.port_conflict or len(started) > 1 or len(mine) >= PORT_TRIES:
         return move(rollout, Event.BROKEN, f"instance {last.instance} ({last.id}) did not come up: {last.why}")
     if last.holds:
         return None
     release = state.releases[rollout.release]
     again = new_attempts(state, policy, release, rollout.id, dict(rollout.gpu_map), last.instance)
-    retried = tuple(replace(a, retry=True) for a in again)
-    return Decision(act.AddAttempts(retried), f"a port of {last.id} was taken: once more on other ports")
+    return Decision(act.AddAttempts(again), f"a port of {last.id} was taken: once more on other ports")
 
 
 def _died(rollout: Rollout, state: State) -> str | None:

@@ -134,7 +134,6 @@ class Attempt:
     hurry: bool = False  # dead, or alive and silent: there is nothing to drain
     stop_asked: bool = False  # the stop is under way in the world, not only in the journal
     port_conflict: bool = False  # it died because somebody else had one of its ports
-    retry: bool = False  # this is already the second try after a port conflict
     why: str = ""  # the last sentence about it
     log_tail: str = ""  # of an attempt that failed
 

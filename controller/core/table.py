@@ -110,7 +110,7 @@ DEADLINE_S: Mapping[Phase, float] = {
     Phase.QUEUED: 7 * 86_400.0,
     Phase.PREFLIGHT: 120.0,
     Phase.LEASING: 300.0,
-    Phase.STARTING: 60.0,
+    Phase.STARTING: 15.0,
     Phase.GATING: 60.0,
     Phase.AWAITING_APPROVAL: 86_400.0,
     Phase.CUTTING_OVER: 60.0,

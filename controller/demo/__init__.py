@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def main(engine: str = "emulator", *, yes: bool = False, as_json: bool = False, 
     from .show import Play, play
 
     # A pipe has no width of its own, and the closing table needs one.
+    signal.signal(signal.SIGTERM, _leave)
     console = Console(stderr=as_json, highlight=False, width=None if sys.stdout.isatty() else 130)
     if engine == "vllm":
         from .vllm import vllm_play
@@ -31,3 +33,8 @@ def main(engine: str = "emulator", *, yes: bool = False, as_json: bool = False, 
     }
     show = Play(emulated(), model="demo", streams=16, max_tokens=160, settings=settings, act_timeout_s=120.0)
     return play(show, console, as_json=as_json, keep=keep)
+
+
+def _leave(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
+    """Being ended is a reason to clean up: nothing that the demo started may outlive it."""
+    raise SystemExit(128 + number)

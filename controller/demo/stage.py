@@ -5,12 +5,14 @@ Used by the demo, by the tests and by the benchmarks. Everything it starts it en
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,21 +32,41 @@ from ..errors import CutoverError
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.05
-BLOCK = 10
+PORTS = 300
+PORTS_FIRST, PORTS_LAST = 20_000, 31_999
 
 
 class StageError(CutoverError):
     """The stage could not be set."""
 
 
-def free_range(blocks: int) -> int:
-    """First of `blocks` × 10 consecutive ports that nobody has now, below the kernel's ephemeral range."""
-    dice = random.SystemRandom()
-    for _ in range(200):
-        first = dice.randrange(20_000, 32_000 - blocks * BLOCK, BLOCK)
-        if all(is_bindable(range(first + n * BLOCK, first + (n + 1) * BLOCK)) for n in range(blocks)):
-            return first
-    raise StageError(f"no {blocks * BLOCK} free ports in a row between 20000 and 32000; end what listens there")
+class PortRange:
+    """Consecutive ports below the kernel's ephemeral range that are this stage's alone.
+
+    Stages on the same machine keep out of each other's way by a kernel lock per range, which dies with its holder.
+    """
+
+    def __init__(self) -> None:
+        locks = Path(tempfile.gettempdir()) / "cutover-stage-ports"
+        locks.mkdir(mode=0o777, exist_ok=True)
+        firsts = list(range(PORTS_FIRST, PORTS_LAST - PORTS + 1, PORTS))
+        random.SystemRandom().shuffle(firsts)
+        for first in firsts:
+            self._lock = (locks / str(first)).open("a")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self._lock.close()
+                continue
+            if is_bindable(range(first, first + PORTS)):
+                self.first = first
+                self.last = first + PORTS - 1
+                return
+            self._lock.close()
+        raise StageError(f"no {PORTS} free ports in a row in {PORTS_FIRST}-{PORTS_LAST}; end what listens there")
+
+    def release(self) -> None:
+        self._lock.close()
 
 
 class Stage:
@@ -54,12 +76,13 @@ class Stage:
         self, directory: Path, settings: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> None:
         self.directory = directory
-        first = free_range(30)
+        self._ports = PortRange()
+        first = self._ports.first
         given = {
             "state_dir": str(directory / "state"),
             "public": f"127.0.0.1:{first}",
             "preview": f"127.0.0.1:{first + 1}",
-            "instance_ports": f"{first + BLOCK}-{first + 30 * BLOCK - 1}",
+            "instance_ports": f"{first + 10}-{self._ports.last}",
             **settings,
         }
         directory.mkdir(parents=True, exist_ok=True)
@@ -122,6 +145,7 @@ class Stage:
             self._stop_attempts()
             self.door().stop()
             self.api.close()
+            self._ports.release()
 
     def _stop_attempts(self) -> None:
         folders = [

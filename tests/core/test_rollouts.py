@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.core import actions as act
@@ -258,6 +260,30 @@ def test_live_that_dies_is_started_again_within_the_budget(box, release):
     assert box.state.live.release == "one@00000000"
 
 
+def test_live_that_is_started_again_and_hangs_is_given_up_and_does_not_block_its_successor(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.start_s = 1e9
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.run(lambda: "one-a-2" in box.world.processes)
+    box.world.start_s = 5.0
+    box.run(lambda: "one-a-3" in box.world.processes)
+    assert "took longer than 1200 s" in box.state.attempts["one-a-2"].why
+    assert box.finish(box.propose(release("two"))) is Phase.PROMOTED
+
+
+def test_live_is_not_started_again_on_cards_that_somebody_holds_by_now(box, release):
+    box.loop.policy = replace(box.loop.policy, restart_budget=0)
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.settle()
+    rollout = box.propose(release("two"), require_approval=True)
+    box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
+    box.world.clock_s += box.loop.policy.restart_window_s
+    assert box.loop.step() is False, "it waits, and does not spin"
+    box.ask(act.Approve(rollout, "boss"))
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
 def test_reboot_brings_live_back(box, release):
     box.finish(box.propose(release("one")))
     box.world.reboot()
@@ -286,6 +312,29 @@ def test_restart_kind_brings_fresh_processes_and_keeps_previous(box, release):
     assert box.state.live.rollout == again
     assert box.state.previous.release == "one@00000000"
     assert box.state.attempts["two-a-2"].state is AttemptState.STOPPED
+
+
+def test_more_instances_than_places_at_the_front_door_are_refused(box, release):
+    box.loop.policy = replace(box.loop.policy, slots=4)
+    box.finish(box.propose(release("one", gpus=0, instances=2)))
+    rollout = box.propose(release("two", gpus=0, instances=3))
+    assert box.finish(rollout) is Phase.REFUSED
+    assert "3 places at the front door are needed and 2 of 4 can be had" in box.state.rollouts[rollout].why
+
+
+def test_more_instances_than_port_blocks_are_refused(box, release):
+    box.loop.policy = replace(box.loop.policy, port_first=20000, port_last=20029)
+    box.finish(box.propose(release("one", gpus=0, instances=2)))
+    rollout = box.propose(release("two", gpus=0, instances=2))
+    assert box.finish(rollout) is Phase.REFUSED
+    assert "2 blocks of ports are needed and 1 of 3 can be had" in box.state.rollouts[rollout].why
+
+
+def test_places_of_what_gives_way_are_waited_for(box, release):
+    box.loop.policy = replace(box.loop.policy, slots=3)
+    box.finish(box.propose(release("one", gpus=1, instances=2)))
+    box.finish(box.propose(release("two", gpus=2)))
+    assert box.finish(box.propose(release("three", gpus=1, instances=2))) is Phase.PROMOTED
 
 
 def test_too_large_is_refused(box, release):
@@ -363,3 +412,13 @@ def test_stop_takes_production_down_and_keeps_the_way_back(box, release):
     assert box.world.route.mode is Mode.REFUSE
     assert box.finish(box.rollback()) is Phase.ROLLED_BACK
     assert box.state.live.release == "one@00000000"
+
+
+def test_a_start_that_dies_of_a_port_twice_is_broken(box, release):
+    rollout = box.propose(release("one"))
+    for number in (1, 2):
+        name = f"one-a-{number}"
+        box.run(lambda name=name: name in box.world.processes)
+        box.world.processes[name].life = Life.EXITED
+        box.world.processes[name].port_conflict = True
+    assert box.finish(rollout) is Phase.FAILED
