@@ -52,7 +52,7 @@ class Loop:
         except IllegalMove as error:
             # Somebody filed a request between the look and the intent: the next pass sees it.
             log.debug("decision overtaken", why=decision.why, error=str(error))
-            return True
+            return self.journal.state is not state  # else it would be decided for ever, without a breath
         log.info("decided", action=type(decision.action).__name__, why=decision.why)
         if not isinstance(decision.action, Effect):
             return True

@@ -96,6 +96,29 @@ def place(
     return placed
 
 
+def no_places(
+    state: State, release: Release, policy: Policy, leaving: frozenset[str] = frozenset(), *names: str
+) -> Refusal | None:
+    """Whether slots or blocks of ports run out for the named instances (default: all); cards are not looked at.
+
+    `leaving`: attempts whose places count as free because they are about to be.
+    """
+    wanted = [i for i in release.instances if not names or i.name in names]
+    held = [a for a in state.attempts.values() if a.holds and a.id not in leaving]
+    blocks = (policy.port_last - policy.port_first + 1) // policy.port_block
+    taken = sum(a.slot is not None for a in held)
+    for what, key, needed, used, there_are in (
+        ("places at the front door", "slots", sum(i.fronted for i in wanted), taken, policy.slots),
+        ("blocks of ports", "instance_ports", len(wanted), len(held), blocks),
+    ):
+        if needed > there_are - used:
+            return Refusal(
+                f"{needed} {what} are needed and {max(0, there_are - used)} of {there_are} can be had",
+                f"widen `{key}` in the configuration",
+            )
+    return None
+
+
 def make_plan(
     state: State, release: Release, inventory: tuple[Gpu, ...], policy: Policy, *, force: bool = False
 ) -> Plan | Refusal:
@@ -123,6 +146,8 @@ def make_plan(
             return _no_room(placed, inventory, held, state)
         taken = {gpu for gpus in placed.values() for gpu in gpus}
         gives_way = _whole_seats(state, tuple(a for gpu, a in yielding.items() if gpu in taken))
+    if refusal := no_places(state, release, policy, frozenset(gives_way)):
+        return refusal
     return _blue_green(state, release, placed, gives_way, policy)
 
 

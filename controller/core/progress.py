@@ -10,7 +10,7 @@ from .actions import Decision
 from .bake import baseline, problems, with_probe
 from .desired import wanted_seats
 from .moves import rollback_seat
-from .plan import Refusal, holders, make_plan, place_again
+from .plan import Refusal, holders, make_plan, no_places, place_again
 from .policy import Policy
 from .records import Attempt, AttemptState, GateResult, Kind, Phase, Release, Rollout, Seat, State
 from .seen import ProbeSeen, Seen
@@ -139,12 +139,12 @@ def leasing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decis
     for attempt_id, attempt in blockers.items():
         if attempt_id not in gives_way and attempt.state is AttemptState.READY:
             return move(rollout, Event.REFUSED, f"{attempt_id} holds {', '.join(attempt.gpus)} and is not to give way")
-    if blockers:
+    release = state.releases[rollout.release]
+    if blockers or no_places(state, release, policy):
         return None
     foreign = [text for gpu in seen.gpus if gpu.id in needed for text in gpu.foreign]
     if foreign:
         return move(rollout, Event.REFUSED, f"somebody else came onto the cards: {foreign[0]}")
-    release = state.releases[rollout.release]
     attempts = new_attempts(state, policy, release, rollout.id, dict(rollout.gpu_map))
     return Decision(act.TakeLease(rollout.id, attempts), f"{len(needed)} GPUs are free")
 
@@ -333,6 +333,8 @@ def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, poli
         return move(
             rollout, Event.HOPELESS, f"{target.release} cannot be started again: {placed.sentence}; what serves stays"
         )
+    if no_places(state, release, policy):
+        return None  # whoever drains gives them back
     attempts = new_attempts(state, policy, release, rollout.id, placed)
     return Decision(act.AddAttempts(attempts), f"{target.release} is started again: its cards are free")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from . import actions as act
 from .actions import Decision
 from .desired import desired_route, wanted_seats
+from .plan import holders, no_places
 from .policy import Policy
 from .progress import PHASES, all_ready, deadline_s, missing_instances, move, new_attempts
 from .records import Attempt, AttemptState, Kind, Phase, Seat, State
@@ -212,6 +213,20 @@ def retire_silent(state: State, seen: Seen, policy: Policy) -> Decision | None:
     return None
 
 
+def give_up_start(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """An instance of live that was started again and does not come up: another try, and others may load meanwhile.
+
+    Candidates and releases that are returned to have the deadline of their phase.
+    """
+    for attempt in state.seat_attempts(state.live):
+        if attempt.state is not AttemptState.STARTING or attempt.started_at_s is None:
+            continue
+        limit_s = state.releases[attempt.release].start_timeout_s or policy.start_s
+        if attempt.boot_id == seen.now.boot_id and seen.now.boot_s - attempt.started_at_s > limit_s:
+            return Decision(act.Retire(attempt.id, hurry=True), f"its start took longer than {limit_s:.0f} s")
+    return None
+
+
 def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
     """An instance of live that is gone is started again on its own cards, within the restart budget."""
     seat = state.live
@@ -235,6 +250,9 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
         if len(recent) > policy.restart_budget or not mine:
             continue
         release = state.releases[seat.release]
+        taken = set(mine[-1].gpus) & set(holders(state))
+        if taken or no_places(state, release, policy, frozenset(), name):
+            continue  # given to somebody while it was not allowed to start: when they are back, it is
         gpu_map = {name: mine[-1].gpus}
         return Decision(
             act.AddAttempts(new_attempts(state, policy, release, seat.rollout, gpu_map, name)),
@@ -335,6 +353,7 @@ RULES: tuple[Rule, ...] = (
     adopt_start,
     mark_ready,
     retire_silent,
+    give_up_start,
     revive_live,
     honour_abort,
     enforce_deadline,
