@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 CONTRACT: Final = 1
 MAX_DOCUMENT_BYTES: Final = 8 * 1024 * 1024
@@ -45,9 +45,27 @@ def combined(verdicts: Iterable[VerdictKind]) -> VerdictKind:
     return next((kind for kind in _DECIDING_ORDER if kind in seen), VerdictKind.PASS)
 
 
+def sendable(value: Any) -> Any:
+    """Plain data without half characters: JSON may spell a lone surrogate, but no file, socket or database takes it."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case Mapping():
+            return {sendable(key): sendable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [sendable(each) for each in value]
+    return value
+
+
 class _Record(BaseModel):
     # Unknown keys are ignored: a later minor addition must not break a gate that somebody wrote last year.
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sendable(cls, data: Any) -> Any:
+        """What engines say is quoted in sentences: it must survive the wire."""
+        return sendable(data)
 
 
 class GateRequest(_Record):

@@ -10,6 +10,8 @@ from typing import Any
 
 import psutil
 
+from gates.contract import sendable
+
 from ..config import Gpus as GpuSettings
 from ..core.seen import Gpu
 from ..errors import CutoverError
@@ -103,7 +105,7 @@ def _strangers(gpu: Gpu, ours: Collection[int]) -> Iterator[str]:
             who = f"pid {pid} ({process.name()}, {process.username()})"
         except psutil.Error:
             who = f"pid {pid} (not visible from here)"
-        yield f"{who} holds {used_mib} MiB"
+        yield f"{sendable(who)} holds {used_mib} MiB"
 
 
 Inventory = DeclaredInventory | NvmlInventory

@@ -15,6 +15,7 @@ from statistics import median
 
 import structlog
 
+from gates.contract import sendable
 from gates.counters import Counters, read_counters
 from gates.health import Probe, probe
 from launch.attempts import listening_pids
@@ -143,7 +144,7 @@ class Prober:
                 at_s=now_s,
                 started_at_s=started_s,
                 layer=str(result.layer),
-                sentence=result.sentence,
+                sentence=sendable(result.sentence),
                 ttft_s=result.ttft_s,
                 total_s=result.total_s,
                 typical_ttft_s=target.typical(0),

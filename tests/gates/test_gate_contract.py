@@ -78,6 +78,15 @@ def test_a_verdict_cut_off_in_a_check_is_no_verdict() -> None:
     assert parse_verdict(cut.encode(), "g").verdict == "error"
 
 
+def test_half_characters_of_an_engine_do_not_break_the_wire() -> None:
+    said = json.dumps(GOOD | {"sentence": "HTTP 500: \ud800", "measurements": {"\ud801": ["\ud802"]}})
+    verdict = parse_verdict(said.encode(), "g")
+    assert verdict.sentence == "HTTP 500: ?"
+    assert parse_verdict(verdict.to_json().encode(), "g") == verdict
+    assert Verdict(gate="g", verdict=VerdictKind.FAIL, sentence="\ud800").to_json()
+    assert Check(id="a", verdict=VerdictKind.FAIL, sentence="\ud800").model_dump_json()
+
+
 @given(st.binary(max_size=400))
 def test_any_bytes_give_a_verdict(stdout: bytes) -> None:
     assert parse_verdict(stdout).verdict in VerdictKind
