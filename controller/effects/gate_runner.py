@@ -36,8 +36,9 @@ class GateOrder:
 class GateRunner:
     """Runs lie under `gates/<run>`: request.json, verdict.json, evidence/."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, slack_s: float = _DEADLINE_SLACK_S) -> None:
         self.directory = directory
+        self._slack_s = slack_s
         self._done: dict[str, GateSeen] = {}
 
     def start(self, run: str, gate: str, order: GateOrder) -> Outcome:
@@ -67,7 +68,7 @@ class GateRunner:
                     argv=tuple(str(word) for word in command),
                     stdin=request_file,
                     stdout=run_dir / "verdict.json",
-                    deadline_s=deadline_s + _DEADLINE_SLACK_S,
+                    deadline_s=deadline_s + self._slack_s,
                     grace_s=_GRACE_S,
                 )
             )

@@ -25,6 +25,7 @@ class FakeProcess:
     life: Life = Life.RUNNING
     sentence: str = ""
     silent: bool = False
+    computing: bool = False  # its token counters move although no probe is answered
     stopping_until: float | None = None
     ttft_s: float = 0.1
     port_conflict: bool = False
@@ -120,7 +121,16 @@ class FakeWorld:
                 streak=3,
                 streak_since_s=now_s - 3,
             )
-        return ProbeSeen(False, now_s, now_s - 1, "generation", "no token", streak=5, streak_since_s=now_s - 100)
+        return ProbeSeen(
+            False,
+            now_s,
+            now_s - 1,
+            "generation",
+            "no token",
+            streak=5,
+            streak_since_s=now_s - 100,
+            progress_at_s=now_s if process is not None and process.computing else None,
+        )
 
     def _probes(self, state: State, slots: dict, preview: dict) -> dict[str, ProbeSeen]:
         probes = {a.id: self._probe(a.id) for a in state.attempts.values() if a.pid is not None and a.holds}

@@ -422,3 +422,24 @@ def test_a_start_that_dies_of_a_port_twice_is_broken(box, release):
         box.world.processes[name].life = Life.EXITED
         box.world.processes[name].port_conflict = True
     assert box.finish(rollout) is Phase.FAILED
+
+
+def test_live_that_is_healthy_and_silent_is_replaced(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].silent = True
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
+    assert "no token for" in box.state.attempts["one-a-1"].why
+    assert box.running() == {"one@00000000"}
+
+
+def test_live_that_computes_and_does_not_answer_is_busy_not_down(box, release):
+    """A prefill of 100,000 tokens holds the first token of everybody for minutes (field notes §1)."""
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].silent = True
+    box.world.processes["one-a-1"].computing = True
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.READY
+    box.world.processes["one-a-1"].computing = False
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED

@@ -1,0 +1,93 @@
+"""Gates as children: one that hangs, crashes or babbles costs one verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import pytest
+
+from controller.effects.gate_runner import GateOrder, GateRunner
+from launch import attempts as launched
+from launch.attempts import Status
+
+GOOD = {"contract": 1, "gate": "mine", "verdict": "pass", "sentence": "all is well", "measurements": {"n": 3}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    runner = GateRunner(tmp_path / "gates", slack_s=0.5)
+
+    def begin(script: str, deadline_s: float = 30.0):
+        step = {
+            "name": "mine",
+            "command": [sys.executable, "-c", script],
+            "deadline_s": deadline_s,
+            "settings": {"x": 1},
+        }
+        order = GateOrder("http://127.0.0.1:9", "emu", step, {"thinking": "none"}, {"release": "one@1"}, "emulator")
+        assert runner.start("r0001-0-mine-1", "mine", order).ok
+        end_s = time.monotonic() + 60
+        while time.monotonic() < end_s:
+            if (seen := runner.look("r0001-0-mine-1", "mine")) is not None:
+                return seen
+            time.sleep(0.05)
+        raise AssertionError("the gate never ended")
+
+    begin.runner = runner
+    yield begin
+    launched.request_stop(tmp_path / "gates" / "r0001-0-mine-1")
+
+
+def test_a_program_of_the_users_reads_the_request_and_is_believed(run):
+    script = (
+        "import json, sys; request = json.load(sys.stdin);"
+        "assert request['model'] == 'emu' and request['profile'] == {'x': 1}, request;"
+        "assert request['baseline'] == {'release': 'one@1'};"
+        f"print('chatter'); print(json.dumps({GOOD!r}))"
+    )
+    seen = run(script)
+    assert (seen.verdict, seen.sentence, dict(seen.measurements)) == ("pass", "all is well", {"n": 3})
+    assert run.runner.report("r0001-0-mine-1")["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("raise SystemExit(3)", "verdict"),
+        ("print('this is not JSON')", "JSON"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "verdict"),
+        (f"print({json.dumps(json.dumps(GOOD | {'verdict': 'excellent'}))})", "verdict"),
+    ],
+    ids=["silent", "babbles", "killed", "invents"],
+)
+def test_no_verdict_is_an_error(run, script, said):
+    seen = run(script)
+    assert seen.verdict == "error"
+    assert said in seen.sentence
+
+
+def test_a_gate_that_hangs_is_ended_at_its_deadline_with_all_its_children(run, tmp_path):
+    script = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork(); os.fork(); time.sleep(600)"
+    )
+    seen = run(script, deadline_s=1.0)
+    assert seen.verdict == "error"
+    assert "deadline" in seen.sentence
+    observed = launched.observe(tmp_path / "gates" / "r0001-0-mine-1")
+    assert (observed.status, observed.pids) == (Status.EXITED, ())
+
+
+def test_a_gate_that_cannot_be_started_is_an_error(tmp_path):
+    runner = GateRunner(tmp_path / "gates")
+    step = {"name": "mine", "command": [str(tmp_path / "nowhere")], "deadline_s": 5.0, "settings": {}}
+    order = GateOrder("http://127.0.0.1:9", "emu", step, {}, None, "")
+    started = runner.start("run-1", "mine", order)
+    if started.ok:
+        end_s = time.monotonic() + 30
+        while runner.look("run-1", "mine") is None and time.monotonic() < end_s:
+            time.sleep(0.05)
+        assert runner.look("run-1", "mine").verdict == "error"
+    else:
+        assert "nowhere" in started.sentence
