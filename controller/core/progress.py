@@ -90,6 +90,12 @@ def is_fresh(probe: ProbeSeen | None, seen: Seen, fresh_s: float, since_s: float
     return seen.now.boot_s - probe.at_s <= fresh_s
 
 
+def heard_since(state: State, seat: Seat, door: str, seen: Seen, fresh_s: float, since_s: float) -> bool:
+    """Whether every attempt of the seat, and the seat through the front door, has generated since then."""
+    names = (*(a.id for a in state.seat_attempts(seat)), door)
+    return all(is_fresh(seen.probes.get(name), seen, fresh_s, since_s) for name in names)
+
+
 def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     """How long the rollout may stay in its phase."""
     base_s = DEADLINE_S[rollout.phase]
@@ -245,7 +251,8 @@ def cutting_over(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> 
     """Readiness is checked again at the last moment: gates may have passed a while ago."""
     if died := _died(rollout, state):
         return move(rollout, Event.BROKEN, died)
-    if not all_ready(state, rollout.seat) or not is_fresh(seen.probes.get("preview"), seen, policy.probe_fresh_s):
+    generates = heard_since(state, rollout.seat, "preview", seen, policy.probe_fresh_s, rollout.phase_since_s)
+    if not all_ready(state, rollout.seat) or not generates:
         return None
     return Decision(
         act.CommitCutover(rollout.id, baseline(state, seen, policy)),
@@ -263,7 +270,10 @@ def baking(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
     since_s = rollout.switched_at_s if rollout.switched_at_s is not None else seen.now.boot_s
     lasted_s = seen.now.boot_s - rollout.phase_since_s
     asked_s = bake_s(rollout, policy)
-    if lasted_s >= asked_s and bake.samples > 0 and bake.bad_streak == 0:
+    # A probe that hangs has not failed yet: the end of a bake needs tokens, not the absence of complaints.
+    fresh_s = max(policy.probe_fresh_s, 3 * policy.bake_interval_s)
+    proved = bake.samples > 0 and heard_since(state, rollout.seat, "public", seen, fresh_s, since_s)
+    if lasted_s >= asked_s and proved and bake.bad_streak == 0:
         return move(rollout, Event.BAKED, f"{bake.samples} samples in {lasted_s:.0f} s, none to worry about at the end")
     interval_s = min(policy.bake_interval_s, max(asked_s, 0.1))
     if seen.now.boot_s - bake.last_sample_s < interval_s:

@@ -49,6 +49,7 @@ class FakeWorld:
     foreign: dict[int, str] = field(default_factory=dict)
     traffic: dict[str, Traffic] = field(default_factory=dict)
     cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
+    heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
     next_pid: int = 100
     done: list[act.Effect] = field(default_factory=list)
 
@@ -107,7 +108,7 @@ class FakeWorld:
             and not process.silent
             and self.clock_s >= process.ready_s
         )
-        now_s = self.clock_s
+        now_s = min(self.clock_s, self.heard_until_s.get(name or "", self.clock_s))
         if ok and process is not None:
             ttft_s, total_s = process.ttft_s, process.ttft_s + 0.1
             return ProbeSeen(

@@ -217,6 +217,26 @@ def test_approval(box, release):
         box.ask(act.Approve(rollout, "boss"))
 
 
+def test_a_candidate_that_fell_silent_before_the_switch_is_not_switched_to(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"), require_approval=True)
+    box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
+    box.world.heard_until_s["two-a-2"] = box.world.clock_s
+    box.ask(act.Approve(rollout, "boss"))
+    assert box.finish(rollout) is Phase.FAILED
+    assert box.state.live.release == "one@00000000"
+
+
+def test_a_bake_ends_well_only_with_tokens_seen_since_the_switch(box, release):
+    """Probes that hang have not failed yet when a short bake is over."""
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"), bake_s=5.0)
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.heard_until_s["two-a-2"] = box.world.clock_s
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    assert box.state.live.release == "one@00000000"
+
+
 def test_never_ready_ends_at_its_deadline(box, release):
     box.finish(box.propose(release("one")))
     box.world.start_s = 1e9
