@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 import uvicorn
 
-from launch.attempts import log_path
+from launch.attempts import Status, log_path, observe
 
 from .api.app import Windows, make_app
 from .api.desk import Desk
@@ -91,6 +91,19 @@ def refuse_second_daemon(path: Path) -> None:
     raise RefusedError(f"another daemon answers on {path}; stop it first, or set `socket` to another path")
 
 
+def refuse_lost_journal(config: Config) -> None:
+    """A new journal knows nothing of what runs: the front door would be told that nothing is live."""
+    journal = config.state_dir / "journal.sqlite"
+    if (journal.exists() and journal.stat().st_size > 0) or not config.runs_dir.is_dir():
+        return
+    alive = [d.name for d in sorted(config.runs_dir.iterdir()) if observe(d).status in {Status.RUNNING, Status.STRAYS}]
+    if alive:
+        raise CutoverError(
+            f"the journal {journal} is missing while {', '.join(alive)} run; traffic is not touched: put the journal "
+            f"back, or end these processes (shim.json below {config.runs_dir} names them) to begin anew"
+        )
+
+
 class Daemon:
     """One controller on one state directory. `run` returns when SIGTERM or SIGINT came; engines and door stay."""
 
@@ -102,6 +115,7 @@ class Daemon:
                 os.environ.pop(name, None)
         self.lock = StateDirectoryLock(config.state_dir)
         refuse_second_daemon(config.socket)
+        refuse_lost_journal(config)
         self.journal = Journal(config.state_dir / "journal.sqlite")
         clock = Clock()
         self.door = FrontDoor(

@@ -148,7 +148,7 @@ def _reading(app: FastAPI, windows: Windows) -> None:
 
     @app.get("/v1/events")
     def events(
-        after: int = 0,
+        after: Annotated[int, Query(ge=0, lt=1 << 63)] = 0,
         rollout: str | None = None,
         wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0.0,
         limit: Annotated[int, Query(ge=1, le=2000)] = 500,

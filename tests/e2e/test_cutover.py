@@ -132,6 +132,22 @@ def test_live_engine_that_dies_is_started_again(stage, make, profile):
     assert stage.until(revived, 60)
 
 
+def test_a_journal_that_is_lost_does_not_take_production_down(stage, make, profile, clients):
+    stage.finish(stage.propose(make("one"), "one.yaml", gates=profile))
+    load = clients(2)
+    stage.stop_daemon()
+    for file in stage.config.state_dir.glob("journal.sqlite*"):
+        file.unlink()
+    with pytest.raises(StageError, match=r"is missing while one-a-1 run"):
+        stage.start_daemon()
+    judge(load.stop())
+
+
+def test_a_number_that_no_database_holds_is_a_sentence(stage):
+    answer = stage.api.get(f"/v1/events?after={10**30}")
+    assert (answer.status_code, answer.json()["exit_code"]) == (422, 2)
+
+
 def test_stopping_the_daemon_leaves_users_alone(stage, make, profile, clients):
     stage.finish(stage.propose(make("one"), "one.yaml", gates=profile))
     load = clients(4)
