@@ -338,6 +338,9 @@ def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:  #
             if rollout.target is None or rollout.target != state.previous:
                 return move(rollout, Event.REFUSED, "the release to return to is not `previous` any more")
             return move(rollout, Event.RETURN, f"back to {rollout.target.release}, asked by {rollout.asked_by}")
+        if rollout.kind is Kind.RESTART and (state.live is None or state.live.release != rollout.release):
+            serves = state.live.release if state.live else "nothing"
+            return move(rollout, Event.REFUSED, f"{rollout.release} is not live any more, {serves} is: restart that")
         if state.freeze is None:
             return move(
                 rollout, Event.ACCEPTED, f"its turn: {rollout.kind} {rollout.release}, asked by {rollout.asked_by}"

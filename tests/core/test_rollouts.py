@@ -334,6 +334,16 @@ def test_restart_kind_brings_fresh_processes_and_keeps_previous(box, release):
     assert box.state.attempts["two-a-2"].state is AttemptState.STOPPED
 
 
+def test_a_restart_that_waited_is_refused_when_something_else_is_live_by_then(box, release):
+    """It was judged by `health` only, and would put back a release that nobody asked for."""
+    box.finish(box.propose(release("one")))
+    second = box.propose(release("two"))
+    restart = box.propose(release("one"), Kind.RESTART)
+    assert box.finish(second) is Phase.PROMOTED
+    assert box.finish(restart) is Phase.REFUSED
+    assert box.state.live.release == "two@00000000"
+
+
 def test_more_instances_than_places_at_the_front_door_are_refused(box, release):
     box.loop.policy = replace(box.loop.policy, slots=4)
     box.finish(box.propose(release("one", gpus=0, instances=2)))
