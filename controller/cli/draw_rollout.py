@@ -21,28 +21,20 @@ _LAST_LINES = 25
 
 
 def draw_history(rollouts: Sequence[Document]) -> Table:
-    """Rollouts as the API lists them (oldest first), newest on top."""
-    from rich.box import SIMPLE_HEAD
+    """Rollouts as the API lists them (oldest first), newest on top. The why has a line of its own: it is a sentence."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        "id", "kind", "release", "outcome", "asked by", "when", "took", "why", header_style="dim", box=SIMPLE_HEAD
-    )
-    table.columns[-1].overflow = "fold"
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for rollout in reversed(rollouts):
         took_s = rollout["ended"] - rollout["created"] if rollout["ended"] is not None else None
-        table.add_row(
-            rollout["id"],
-            rollout["kind"],
-            Text(rollout["release"]),
-            _phase(rollout),
-            Text(rollout["asked_by"]),
-            clock(rollout["created"]),
-            span(took_s),
-            Text(rollout["why"]),
-        )
-    return table
+        head = Text.assemble(f"{rollout['kind']} {rollout['release']}  ", _phase(rollout))
+        took = f", took {span(took_s)}" if took_s is not None else ""
+        head.append(f"  by {rollout['asked_by']} at {clock(rollout['created'])}{took}", "dim")
+        grid.add_row(Text(rollout["id"], "bold"), head.append(f"\n{rollout['why']}"))
+    return grid
 
 
 def _phase(rollout: Document) -> Text:

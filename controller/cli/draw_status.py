@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
+_CARD_WIDTH = 20  # four cards fit a terminal of 80 columns
+
 
 def draw_status(status: Document) -> list[RenderableType]:
     """`status` as the API gives it."""
@@ -101,7 +103,7 @@ def _door(status: Document) -> Text:
 def _gpus(status: Document) -> RenderableType:
     from rich.columns import Columns
 
-    return Columns([_box(gpu, label, style) for gpu, label, style in _cards(status)], padding=(0, 1))
+    return Columns([_box(gpu, label, style) for gpu, label, style in _cards(status)], padding=0)
 
 
 def _cards(status: Document) -> Iterator[tuple[Document, str, str]]:
@@ -129,4 +131,4 @@ def _box(gpu: Document, label: str, style: str) -> RenderableType:
         text.append(f"\n{gpu['memory_used_mib'] / 1024:.0f} of {gpu['memory_total_mib'] / 1024:.0f} GiB")
     if not gpu["trusted"]:
         text.append("\nnot trusted", "red")
-    return Panel(text, title=f"GPU {gpu['index']}", title_align="left", border_style=style, width=24)
+    return Panel(text, title=f"GPU {gpu['index']}", title_align="left", border_style=style, width=_CARD_WIDTH)

@@ -14,6 +14,7 @@ from .session import Session
 POLL_S = 15.0
 SETTLE_S = 5.0  # from the decision to the front door's word for it; it is one tick of the loop
 _SHOWN_BEFORE = 10
+_TO_BE_READ = frozenset({"failed", "inconclusive", "rejected", "rolled_back", "rollback_failed"})
 _THE_END = 1 << 53  # a number from the future means now
 
 
@@ -86,4 +87,6 @@ def tell_end(session: Session, rollout: dict[str, Any]) -> None:
     line = sentence_of(rollout)
     if not rollout["over"]:
         line += f"\nit goes on: `cutover watch {rollout['id']}`, or `cutover abort {rollout['id']}`"
+    elif rollout["phase"] in _TO_BE_READ:
+        line += f"\nevery why, the evidence and the last words: `cutover show {rollout['id']}`"
     sys.stdout.write(line + "\n")

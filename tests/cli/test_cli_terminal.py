@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from contextlib import redirect_stdout
+from io import StringIO
+from types import SimpleNamespace
 
+import pytest
+from rich.console import Console
+
+from controller.cli.draw_rollout import draw_history
+from controller.cli.draw_status import draw_status
+from controller.cli.follow import tell_end
 from controller.cli.outcome import exit_code_of, sentence_of
 from controller.cli.terminal import clean, cleaned, span
 from controller.core.records import TERMINAL
@@ -75,6 +83,50 @@ def test_a_rollback_that_was_wanted_is_done():
     assert exit_code_of(rollout("rollback_failed"), wanted_back=True) is ExitCode.ROLLBACK_FAILED
     assert exit_code_of(rollout("promoted"), wanted_back=True) is ExitCode.FAILED
     assert exit_code_of(rollout("baking")) is ExitCode.STILL_RUNNING
+
+
+def drawn(part: object, width: int) -> list[str]:
+    out = Console(width=width, file=StringIO(), markup=False, emoji=False)
+    out.print(part)
+    return out.file.getvalue().splitlines()
+
+
+def test_history_can_be_read_in_a_narrow_terminal():
+    why = "instance a (qwen27b-tp2x2-a-12) did not come up: exited with code 1 (exited)"
+    given = {"asked_by": "ada", "created": 0.0, "ended": 12.0, "why": why}
+    shown = "\n".join(drawn(draw_history([rollout("failed", **{**given, "release": "qwen27b-tp2x2@1a2b3c4d"})]), 80))
+    assert "r0001" in shown
+    assert "qwen27b-tp2x2@1a2b3c4d" in shown
+    assert "by ada" in shown
+    assert why in " ".join(shown.split())
+    assert len(shown.splitlines()) <= 4
+
+
+@pytest.mark.parametrize(("width", "rows"), [(80, 1), (60, 2), (160, 1)])
+def test_four_cards_fit_a_terminal_of_80_columns(width, rows):
+    card = {"foreign": [], "held_by": "qwen27b-tp2x2-router-12", "memory_total_mib": None, "trusted": True}
+    door = {"alive": False, "public": "127.0.0.1:8000", "why": "down"}
+    status = {
+        "alarms": [], "freeze": None, "live": None, "previous": None, "rollout": None, "queue": [], "now": "nothing",
+        "front_door": door, "gpus": [{**card, "index": index} for index in range(4)],
+    }  # fmt: skip
+    lines = [line for part in draw_status(status) for line in drawn(part, width)]
+    tops = [line for line in lines if "GPU" in line]
+    assert [len(tops), sum(line.count("GPU") for line in tops)] == [rows, 4]
+    assert max(len(line) for line in lines) <= width
+
+
+def test_an_end_that_has_more_to_say_tells_where():
+    assert told("failed").endswith("`cutover show r0001`\n")
+    assert told("rejected").endswith("`cutover show r0001`\n")
+    assert "cutover show" not in told("promoted")
+
+
+def told(phase: str) -> str:
+    out = StringIO()
+    with redirect_stdout(out):
+        tell_end(SimpleNamespace(as_json=False), rollout(phase))
+    return out.getvalue()
 
 
 def test_an_abort_says_who():
