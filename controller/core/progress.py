@@ -152,7 +152,8 @@ def leasing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decis
     if foreign:
         return move(rollout, Event.REFUSED, f"somebody else came onto the cards: {foreign[0]}")
     attempts = new_attempts(state, policy, release, rollout.id, dict(rollout.gpu_map))
-    return Decision(act.TakeLease(rollout.id, attempts), f"{len(needed)} GPUs are free")
+    free = "1 GPU is free" if len(needed) == 1 else f"{len(needed)} GPUs are free"
+    return Decision(act.TakeLease(rollout.id, attempts), free)
 
 
 def starting(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
