@@ -99,7 +99,7 @@ class RunReport:
         grid = Table("gate", "check", "verdict", "what was seen", title=f"{self.model} at {self.endpoint}")
         grid.columns[3].overflow = "fold"
         for step in self.steps:
-            for row in _rows(step):
+            for row in _rows(step, self.evidence_dir):
                 grid.add_row(*row)
             grid.add_section()
         line = (
@@ -108,7 +108,7 @@ class RunReport:
         return Group(grid, Text(line, style=_COLOURS[self.verdict]))
 
 
-def _rows(step: Step) -> list[tuple[RenderableType, ...]]:
+def _rows(step: Step, evidence_dir: str) -> list[tuple[RenderableType, ...]]:
     from rich.text import Text
 
     name = f"{step.gate} (observing)" if step.observe else step.gate
@@ -117,14 +117,14 @@ def _rows(step: Step) -> list[tuple[RenderableType, ...]]:
     kind = str(step.verdict.verdict)
     seconds = f"{step.verdict.duration_s:.1f} s"
     head = (name, Text(seconds), Text(kind, style=_COLOURS[kind]), Text(step.verdict.sentence))
-    return [head, *[_check_row(check) for check in step.verdict.checks]]
+    return [head, *[_check_row(check, evidence_dir) for check in step.verdict.checks]]
 
 
-def _check_row(check: Check) -> tuple[RenderableType, ...]:
+def _check_row(check: Check, evidence_dir: str) -> tuple[RenderableType, ...]:
     from rich.text import Text
 
     kind = "skipped" if check.skipped else str(check.verdict)
-    shown = check.sentence
+    shown = check.sentence.removeprefix("skipped: ")  # the column before says so
     if check.evidence and not check.skipped and check.verdict != "pass":
-        shown += f"\n{check.evidence[0]}"
+        shown += f"\n{check.evidence[0].removeprefix(f'{evidence_dir}/')}"  # the last line names the directory
     return ("", check.id, Text(kind, style=_COLOURS.get(kind, "dim")), Text(shown))

@@ -22,7 +22,7 @@ def emulate(ctx: typer.Context) -> None:
     session_of(ctx)
     from launch.engines.emulator.__main__ import main
 
-    raise typer.Exit(main(ctx.args))
+    raise typer.Exit(main(ctx.args, prog="cutover emulate"))
 
 
 def demo(

@@ -12,17 +12,20 @@ from .faults import FaultError, FaultSetting, describe_faults
 from .settings import Dialect, Headers, Settings, Thinking, Timing
 
 _EPILOG = """examples:
-  --port 8001 --model emu --ttft-ms 50 --itl-ms 5
-  --port 8001 --model emu --dialect sglang --thinking on --start-s 3 --listen-early
-  --port 8001 --model emu --slots 32 --step-base-ms 11.3 --step-per-seq-ms 4.83 --cliff-at 9 --cliff-factor 4
-  --port 8001 --model emu --fault leak-think@0.1 --fault slow-after-s=8:3
-  --list-faults
+  %(prog)s --port 8001 --model emu --ttft-ms 50 --itl-ms 5
+  %(prog)s --port 8001 --model emu --dialect sglang --thinking on --start-s 3 --listen-early
+  %(prog)s --port 8001 --model emu --slots 32 --step-base-ms 11.3 --step-per-seq-ms 4.83 --cliff-at 9 --cliff-factor 4
+  %(prog)s --port 8001 --model emu --fault leak-think@0.1 --fault slow-after-s=8:3
+  %(prog)s --list-faults
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+_PROG = "python -m launch.engines.emulator"
+
+
+def main(argv: Sequence[str] | None = None, *, prog: str = _PROG) -> int:
     """Run one emulated engine until it is told to stop; returns its exit code (2: bad arguments)."""
-    parser = build_parser()
+    parser = build_parser(prog)
     options = parser.parse_args(argv)
     if options.list_faults:
         sys.stdout.write(describe_faults() + "\n")
@@ -38,9 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(settings)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(prog: str = _PROG) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m launch.engines.emulator",
+        prog=prog,
         description="An emulated OpenAI-compatible engine with exact timing and faults by name.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
