@@ -24,6 +24,7 @@ from launch.topology_yaml import MARK, Draft, word
 
 _SCRIPT_MAX_BYTES = 1024 * 1024
 _NAME_MAX = 40
+_CLIENT_KEYS = frozenset({"--api-key", "VLLM_API_KEY", "LLAMA_API_KEY"})  # what a server demands of its clients
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,15 @@ def _environment(server: _Server, draft: Draft) -> None:
 
 def _secrets(server: _Server, draft: Draft) -> None:
     names = sorted({*server.secrets, *(flag for flag in server.command.secrets)})
-    if names:
-        draft.hint("env_file: /etc/cutover/secrets.env", f"write {', '.join(names)} into such a file (chmod 600)")
+    others = [name for name in names if name not in _CLIENT_KEYS]
+    if others:
+        draft.hint("env_file: /etc/cutover/secrets.env", f"write {', '.join(others)} into such a file (chmod 600)")
+    if len(others) < len(names):
+        keys = ", ".join(name for name in names if name in _CLIENT_KEYS)
+        draft.ask(
+            f"the server wants a key of its clients ({keys}), and the daemon's probes and gates have none: it is left "
+            "out. The engine listens on the loopback address only; check keys in front of the public address"
+        )
     for file in server.sourced:
         draft.ask(f"the script reads {file} first; if it holds secrets, name it in env_file, else write it into env")
 

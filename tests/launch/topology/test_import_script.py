@@ -61,7 +61,9 @@ tail -f vllm.log
     assert topology.env == {"HF_HUB_OFFLINE": "1", "VLLM_USE_V1": "1"}
     assert topology.instances["a"].gpu_names == ("0", "1")
     assert "canary" not in result.topology_yaml + "".join(result.questions)
-    assert result.questions == ("write --api-key, HF_TOKEN into such a file (chmod 600)",)
+    assert result.questions[0] == "write HF_TOKEN into such a file (chmod 600)"
+    assert "wants a key of its clients (--api-key), and the daemon's probes and gates have none" in result.questions[1]
+    assert len(result.questions) == 2
     assert f"# env_file: /etc/cutover/secrets.env   {MARK} write" in result.topology_yaml
 
 
