@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from ..errors import ExitCode
 from .client import Client
 from .outcome import exit_code_of, sentence_of
 from .reporters import JsonLines, Lines, Live, Reporter
@@ -87,6 +88,6 @@ def tell_end(session: Session, rollout: dict[str, Any]) -> None:
     line = sentence_of(rollout)
     if not rollout["over"]:
         line += f"\nit goes on: `cutover watch {rollout['id']}`, or `cutover abort {rollout['id']}`"
-    elif rollout["phase"] in _TO_BE_READ:
+    elif rollout["phase"] in _TO_BE_READ and exit_code_of(rollout) != ExitCode.DONE:
         line += f"\nevery why, the evidence and the last words: `cutover show {rollout['id']}`"
     sys.stdout.write(line + "\n")

@@ -120,12 +120,13 @@ def test_an_end_that_has_more_to_say_tells_where():
     assert told("failed").endswith("`cutover show r0001`\n")
     assert told("rejected").endswith("`cutover show r0001`\n")
     assert "cutover show" not in told("promoted")
+    assert "cutover show" not in told("rolled_back", kind="rollback")
 
 
-def told(phase: str) -> str:
+def told(phase: str, **rest: object) -> str:
     out = StringIO()
     with redirect_stdout(out):
-        tell_end(SimpleNamespace(as_json=False), rollout(phase))
+        tell_end(SimpleNamespace(as_json=False), rollout(phase, **rest))
     return out.getvalue()
 
 
