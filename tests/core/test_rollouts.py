@@ -419,6 +419,22 @@ def test_router_starts_after_its_engines_and_learns_a_revived_one(box, release):
     assert set(ready["router"].workers) == {ready["a"].port, ready["b"].port}
 
 
+def test_a_router_that_learns_a_revived_engine_leaves_no_gap(box, release):
+    """Its streams may run for an hour: until they are through, somebody has to take new requests."""
+    box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
+    box.world.in_flight[box.state.attempts["pair-router-3"].slot] = 1
+    box.world.processes["pair-b-2"].life = Life.EXITED
+
+    def successor_serves():
+        assert SlotState.READY in {slot.state for slot in box.world.route.public}
+        return box.state.attempts["pair-router-3"].state is AttemptState.RETIRING
+
+    box.run(successor_serves)
+    box.settle()
+    states = {slot.attempt: slot.state for slot in box.world.route.public}
+    assert states == {"pair-router-3": SlotState.DRAIN, "pair-router-5": SlotState.READY}
+
+
 def test_streams_in_flight_are_waited_for_then_cut_at_the_deadline(box, release):
     box.finish(box.propose(release("one", gpus=1)))
     box.finish(box.propose(release("two", gpus=1)))

@@ -1,0 +1,246 @@
+"""A small fake world behind the loop's port: processes come up in seconds of a clock that the test turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from controller.core import actions as act
+from controller.core.invariants import violations
+from controller.core.records import AttemptState, Instance, Kind, Now, Options, Phase, Release, State
+from controller.core.route import DoorSeen, Mode, Route, SlotSeen, SlotState, Traffic
+from controller.core.seen import GateSeen, Gpu, Life, ProbeSeen, ProcessSeen, Seen
+from controller.loop import Loop
+from controller.store.journal import Journal
+
+
+@dataclass
+class FakeProcess:
+    pid: int
+    started_s: float
+    ready_s: float
+    life: Life = Life.RUNNING
+    sentence: str = ""
+    silent: bool = False
+    computing: bool = False  # its token counters move although no probe is answered
+    stopping_until: float | None = None
+    ttft_s: float = 0.1
+    port_conflict: bool = False
+
+
+@dataclass
+class FakeWorld:
+    """`observe` and `act` of `controller.effects.ports.World`, in memory."""
+
+    gpus: int = 4
+    clock_s: float = 1000.0
+    boot: str = "boot-1"
+    start_s: float = 5.0
+    stop_s: float = 1.0
+    processes: dict[str, FakeProcess] = field(default_factory=dict)
+    gates: dict[str, GateSeen] = field(default_factory=dict)
+    verdicts: dict[str, list[str]] = field(default_factory=dict)  # gate name → verdicts in order, then pass
+    route: Route = field(default_factory=lambda: Route(0, mode=Mode.OPEN))
+    door_alive: bool = True
+    in_flight: dict[int, int] = field(default_factory=dict)
+    foreign: dict[int, str] = field(default_factory=dict)
+    traffic: dict[str, Traffic] = field(default_factory=dict)
+    cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
+    heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
+    next_pid: int = 100
+    done: list[act.Effect] = field(default_factory=list)
+
+    def now(self) -> Now:
+        return Now(self.boot, self.clock_s, 1_700_000_000 + self.clock_s)
+
+    def reboot(self) -> None:
+        self.boot = "boot-2"
+        self.clock_s = 10.0
+        self.processes.clear()
+        self.door_alive = False
+
+    def observe(self, state: State) -> Seen:
+        for name, process in list(self.processes.items()):
+            if process.stopping_until is not None and self.clock_s >= process.stopping_until:
+                self.processes[name] = replace(process, life=Life.EXITED, sentence="stopped", stopping_until=None)
+        slots = {slot.number: slot for slot in self.route.public}
+        preview = {slot.number: slot for slot in self.route.preview}
+        return Seen(
+            now=self.now(),
+            door=DoorSeen(
+                alive=self.door_alive,
+                public=self._slots(slots),
+                preview=self._slots(preview),
+                mode=self.route.mode,
+            ),
+            processes={
+                name: ProcessSeen(p.life, p.pid, p.pid * 10, p.sentence, p.port_conflict)
+                for name, p in self.processes.items()
+            },
+            probes=self._probes(state, slots, preview),
+            traffic=self.traffic,
+            gates=self.gates,
+            gpus=tuple(
+                Gpu(f"gpu-{n}", n, foreign=(self.foreign[n],) if n in self.foreign else ()) for n in range(self.gpus)
+            ),
+        )
+
+    def _slots(self, slots: dict) -> tuple[SlotSeen, ...]:
+        return tuple(
+            SlotSeen(
+                n,
+                slots[n].port if n in slots else 9,
+                slots[n].state if n in slots else SlotState.MAINT,
+                up=True,
+                in_flight=self.in_flight.get(n, 0),
+            )
+            for n in range(1, 33)
+        )
+
+    def _probe(self, name: str | None) -> ProbeSeen:
+        process = self.processes.get(name or "")
+        ok = (
+            process is not None
+            and process.life is Life.RUNNING
+            and not process.silent
+            and self.clock_s >= process.ready_s
+        )
+        now_s = min(self.clock_s, self.heard_until_s.get(name or "", self.clock_s))
+        if ok and process is not None:
+            ttft_s, total_s = process.ttft_s, process.ttft_s + 0.1
+            return ProbeSeen(
+                True,
+                now_s,
+                now_s - 0.01,
+                ttft_s=ttft_s,
+                total_s=total_s,
+                typical_ttft_s=ttft_s,
+                typical_total_s=total_s,
+                streak=3,
+                streak_since_s=now_s - 3,
+            )
+        return ProbeSeen(
+            False,
+            now_s,
+            now_s - 1,
+            "generation",
+            "no token",
+            streak=5,
+            streak_since_s=now_s - 100,
+            progress_at_s=now_s if process is not None and process.computing else None,
+        )
+
+    def _probes(self, state: State, slots: dict, preview: dict) -> dict[str, ProbeSeen]:
+        probes = {a.id: self._probe(a.id) for a in state.attempts.values() if a.pid is not None and a.holds}
+        ready = [s.attempt for s in slots.values() if s.state is SlotState.READY]
+        probes["public"] = self._probe(ready[0] if ready else None)
+        probes["preview"] = self._probe(next(iter(s.attempt for s in preview.values()), None))
+        return probes
+
+    def act(self, action: act.Effect, state: State, seen: Seen) -> act.Outcome:
+        self.done.append(action)
+        return getattr(self, f"_{type(action).__name__}")(action, state)
+
+    def _StartAttempt(self, action: act.StartAttempt, state: State) -> act.Outcome:  # noqa: N802
+        attempt = state.attempts[action.attempt]
+        if attempt.instance in self.cannot_start:
+            return act.Outcome(False, self.cannot_start[attempt.instance])
+        if action.attempt not in self.processes:
+            self.next_pid += 1
+            self.processes[action.attempt] = FakeProcess(self.next_pid, self.clock_s, self.clock_s + self.start_s)
+        pid = self.processes[action.attempt].pid
+        return act.Outcome(True, pid=pid, start_ticks=pid * 10)
+
+    def _StopAttempt(self, action: act.StopAttempt, state: State) -> act.Outcome:  # noqa: N802
+        process = self.processes[action.attempt]
+        if process.stopping_until is None:
+            process.stopping_until = self.clock_s + self.stop_s
+        return act.Outcome(True)
+
+    def _ClearStrays(self, action: act.ClearStrays, state: State) -> act.Outcome:  # noqa: N802
+        self.processes[action.attempt].life = Life.EXITED
+        return act.Outcome(True)
+
+    def _RunGate(self, action: act.RunGate, state: State) -> act.Outcome:  # noqa: N802
+        queue = self.verdicts.get(action.gate, [])
+        verdict = queue.pop(0) if queue else "pass"
+        if verdict != "hang":
+            self.gates[action.run] = GateSeen(verdict, f"{action.gate} says {verdict}")
+        return act.Outcome(True)
+
+    def _StopGate(self, action: act.StopGate, state: State) -> act.Outcome:  # noqa: N802
+        return act.Outcome(True)
+
+    def _SetRoute(self, action: act.SetRoute, state: State) -> act.Outcome:  # noqa: N802
+        self.route = action.route
+        return act.Outcome(True)
+
+    def _OpenDoor(self, action: act.OpenDoor, state: State) -> act.Outcome:  # noqa: N802
+        self.door_alive = True
+        return act.Outcome(True)
+
+    def _CutSlot(self, action: act.CutSlot, state: State) -> act.Outcome:  # noqa: N802
+        self.in_flight[action.slot] = 0
+        return act.Outcome(True)
+
+
+@dataclass
+class Box:
+    """Loop, journal and fake world, with verbs for tests."""
+
+    loop: Loop
+    world: FakeWorld
+    journal: Journal
+
+    @property
+    def state(self) -> State:
+        return self.journal.state
+
+    def propose(self, release: Release, kind: Kind = Kind.PROPOSE, **options) -> str:
+        target = self.state.previous if kind is Kind.ROLLBACK else None
+        profile = ({"name": "health", "deadline_s": 10.0}, {"name": "toolcalls", "deadline_s": 60.0})
+        action = act.Propose(
+            kind, release, "tester", Options(**options), () if kind is Kind.ROLLBACK else profile, target
+        )
+        self.journal.request(None, "tester", "propose", self.world.now(), lambda _: (action, "asked"))
+        return f"r{self.state.rollout_seq:04d}"
+
+    def ask(self, action: act.Record) -> None:
+        self.journal.request(None, "tester", "ask", self.world.now(), lambda _: (action, "asked"))
+
+    def rollback(self) -> str:
+        assert self.state.previous is not None
+        return self.propose(self.state.releases[self.state.previous.release], Kind.ROLLBACK)
+
+    def run(self, until, limit_s: float = 3000.0, tick_s: float = 0.5) -> None:
+        """Pass after pass; the clock moves when there is nothing to do. Invariants hold at every boundary."""
+        end_s = self.world.clock_s + limit_s
+        while not until():
+            assert self.world.clock_s < end_s, f"never happened; {self.loop.why}"
+            busy = self.loop.step()
+            assert violations(self.state, self.world.observe(self.state), self.loop.policy) == []
+            if not busy:
+                self.world.clock_s += tick_s
+
+    def finish(self, rollout: str, limit_s: float = 5000.0) -> Phase:
+        self.run(lambda: self.state.rollouts[rollout].ended_wall_s is not None, limit_s)
+        return self.state.rollouts[rollout].phase
+
+    def settle(self) -> None:
+        """Let everything that follows from what was decided happen."""
+        for _ in range(200):
+            if not self.loop.step():
+                self.world.clock_s += 0.5
+
+    def running(self) -> set[str]:
+        return {a.release for a in self.state.attempts.values() if a.state is AttemptState.READY}
+
+    def phase(self, rollout: str) -> Phase:
+        return self.state.rollouts[rollout].phase
+
+
+def make_release(name: str, gpus: int = 2, instances: int = 1, router: bool = False, serves=("m",)) -> Release:
+    parts = [Instance(chr(ord("a") + n), "engine", gpus, None, "/health", fronted=not router) for n in range(instances)]
+    if router:
+        names = tuple(part.name for part in parts)
+        parts.append(Instance("router", "router", 0, None, "/readiness", fronted=True, start_after=names))
+    return Release(f"{name}@00000000", name, "0" * 64, "emulator", tuple(serves), tuple(parts), "standard")
