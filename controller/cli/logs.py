@@ -63,10 +63,11 @@ def _choose(client: Client, name: str | None) -> Sequence[Document]:
         "previous": (status["previous"] or {}).get("attempts", ()),
     }
     if name is None:
-        name = "live" if places["live"] else "candidate"
+        name = "candidate" if places["candidate"] and not places["live"] else "live"
     if name in places:
         if not places[name]:
-            raise NotFoundError(f"there is no {name} now; `cutover show ID` has the last words of attempts that failed")
+            nothing = "nothing is live now" if name == "live" else f"there is no {name} now"
+            raise NotFoundError(f"{nothing}; `cutover show ID` has the last words of attempts that failed")
         return places[name]
     exact = [a for a in everything if a["id"] == name]
     if exact:

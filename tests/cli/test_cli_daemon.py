@@ -305,6 +305,7 @@ def test_back_and_forth(own_box, cutover, cutover_begun, wait_until):
     assert run("stop").code == 0
     wait_until(lambda: own_box.live() is None)
     assert "nothing serves users" in run("status").out
+    assert "nothing is live now" in run("logs").err
     cold = run("rollback", "--wait", "--json")
     assert cold.code == 0, cold
     assert (cold.json["phase"], cold.json["release"]) == ("rolled_back", first)
