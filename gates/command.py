@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gates import catalog
 from gates.errors import GateUsageError
+from gates.options import capability_pair, read_baseline
 from gates.profile import DIRECTORY, load
 from gates.run import run_profile
 
@@ -69,8 +67,8 @@ def _run(arguments: argparse.Namespace) -> int:
         only=arguments.gate,
         evidence_dir=arguments.evidence,
         api_key_env=arguments.api_key_env,
-        capability=dict(_pair(text) for text in arguments.capability),
-        baseline=_baseline(arguments.baseline),
+        capability=dict(capability_pair(text) for text in arguments.capability),
+        baseline=read_baseline(arguments.baseline),
         metrics_url=arguments.metrics_url,
         on_progress=_progress,
     )
@@ -89,30 +87,6 @@ def _progress(fields: Mapping[str, Any]) -> None:
     verdict = f"{fields['verdict']}: " if "verdict" in fields else ""
     check = f" {fields['check']}" if "check" in fields else ""
     sys.stderr.write(f"{fields.get('gate')}{check}: {verdict}{said}{left}\n")
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise GateUsageError(f"--capability {text!r}: expected KEY=VALUE, as thinking=switch.")
-    try:
-        return key, yaml.safe_load(value)
-    except yaml.YAMLError:
-        return key, value
-
-
-def _baseline(path: Path | None) -> Mapping[str, Any] | None:
-    if path is None:
-        return None
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise GateUsageError(f"--baseline {path}: cannot be read ({error.strerror}).") from None
-    except (ValueError, RecursionError):
-        raise GateUsageError(f"--baseline {path}: is not JSON; expected the --json report of an earlier run.") from None
-    if not isinstance(document, dict) or not ({"steps", "measurements"} & set(document)):
-        raise GateUsageError(f"--baseline {path}: expected the --json report of an earlier run.")
-    return document
 
 
 def _list(_arguments: argparse.Namespace) -> int:

@@ -13,13 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import UsageError
 from .options import Json, examples
 from .session import session_of
 
 app = typer.Typer(help="Judge an endpoint by the gates. Needs no daemon.")
 INTERRUPTED = 130  # as a shell reports SIGINT
-_REPORT_KEYS = {"steps", "measurements"}
 
 
 @app.command(
@@ -57,6 +55,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
 ) -> None:
     """Run a profile's gates. Exit code: 0 pass, 10 fail, 11 could not tell, 12 a gate broke."""
     session = session_of(ctx, as_json=as_json)
+    from gates.options import capability_pair, read_baseline
     from gates.run import run_profile
 
     with _cancelled_by_signals() as cancel:
@@ -67,8 +66,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
             only=gate or (),
             evidence_dir=evidence,
             api_key_env=api_key_env,
-            capability=dict(_pair(text) for text in capability or ()),
-            baseline=_baseline(baseline),
+            capability=dict(capability_pair(text) for text in capability or ()),
+            baseline=read_baseline(baseline),
             metrics_url=metrics_url,
             on_progress=_progress,
             cancel=cancel,
@@ -146,33 +145,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     return list(value) if isinstance(value, set | frozenset | tuple) else str(value)
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    """`thinking=switch`, `parallel_calls=true`, `max_length=8192`: the value as YAML would read it."""
-    import yaml
-
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--capability {text}: expected KEY=VALUE, as thinking=switch")
-    try:
-        return key, yaml.safe_load(value)
-    except yaml.YAMLError:
-        return key, value
-
-
-def _baseline(path: Path | None) -> Mapping[str, Any] | None:
-    if path is None:
-        return None
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"--baseline {path}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict) or not _REPORT_KEYS & set(document):
-        raise UsageError(f"--baseline {path}: expected the --json report of an earlier `cutover gate run`")
-    return document
 
 
 def _progress(fields: Mapping[str, Any]) -> None:
