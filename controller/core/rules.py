@@ -242,12 +242,8 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
             for a in state.attempts.values()
             if a.rollout == seat.rollout and a.release == seat.release and a.instance == name
         ]
-        recent = [
-            a
-            for a in mine
-            if a.boot_id == seen.now.boot_id and seen.now.boot_s - a.planned_at_s < policy.restart_window_s
-        ]
-        if len(recent) > policy.restart_budget or not mine:
+        recent = _recent_starts(mine, seen, policy)
+        if recent > policy.restart_budget or not mine:
             continue
         release = state.releases[seat.release]
         taken = set(mine[-1].gpus) & set(holders(state))
@@ -256,20 +252,37 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
         gpu_map = {name: mine[-1].gpus}
         return Decision(
             act.AddAttempts(new_attempts(state, policy, release, seat.rollout, gpu_map, name)),
-            f"live instance {name} is gone ({mine[-1].why}): start it again ({len(recent)} starts so far)",
+            f"live instance {name} is gone ({mine[-1].why}): start it again ({recent} starts so far)",
         )
-    return _rewire_router(state, seat)
+    return _rewire_router(state, seen, policy, seat)
 
 
-def _rewire_router(state: State, seat: Seat) -> Decision | None:
-    """A revived engine has another port: its router must learn it, and smg forgets workers over a restart anyway."""
-    if not all_ready(state, seat):
+def _recent_starts(mine: list[Attempt], seen: Seen, policy: Policy) -> int:
+    begun = [a for a in mine if a.boot_id == seen.now.boot_id]
+    return sum(seen.now.boot_s - a.planned_at_s < policy.restart_window_s for a in begun)
+
+
+def _rewire_router(state: State, seen: Seen, policy: Policy, seat: Seat) -> Decision | None:
+    """A revived engine has another port: its router must learn it, and smg forgets workers over a restart anyway.
+
+    The successor comes up beside it: a router that drains takes no requests, and a long stream can drain for an hour.
+    """
+    carried = [a for a in state.seat_attempts(seat) if a.state not in LEAVING]
+    ports = {a.port for a in carried if a.role != "router"}
+    stale = [a for a in carried if a.role == "router" and a.state is AttemptState.READY and set(a.workers) != ports]
+    if not stale or not all_ready(state, seat):
         return None
-    ports = {a.port for a in state.seat_attempts(seat) if a.role != "router"}
-    for attempt in state.seat_attempts(seat):
-        if attempt.role == "router" and attempt.state is AttemptState.READY and set(attempt.workers) != ports:
-            return Decision(act.Retire(attempt.id), "its engines have other ports now: the router is started again")
-    return None
+    old, release = stale[0], state.releases[seat.release]
+    successors = [a for a in carried if a.instance == old.instance and set(a.workers) == ports]
+    if any(a.state is AttemptState.READY for a in successors):
+        return Decision(act.Retire(old.id), "its engines have other ports now, and its successor is ready")
+    mine = [a for a in state.attempts.values() if a.rollout == seat.rollout and a.instance == old.instance]
+    if successors or _recent_starts(mine, seen, policy) > policy.restart_budget:
+        return None
+    if no_places(state, release, policy, frozenset(), old.instance):
+        return Decision(act.Retire(old.id), "its engines have other ports now: the router is started again")
+    attempts = new_attempts(state, policy, release, seat.rollout, {}, old.instance)
+    return Decision(act.AddAttempts(attempts), f"the engines behind {old.id} have other ports now: a router that knows")
 
 
 # --- rollouts ---------------------------------------------------------------------------------------------------------
