@@ -88,6 +88,7 @@ def tell_end(session: Session, rollout: dict[str, Any]) -> None:
     line = sentence_of(rollout)
     if not rollout["over"]:
         line += f"\nit goes on: `cutover watch {rollout['id']}`, or `cutover abort {rollout['id']}`"
-    elif rollout["phase"] in _TO_BE_READ and exit_code_of(rollout) != ExitCode.DONE:
-        line += f"\nevery why, the evidence and the last words: `cutover show {rollout['id']}`"
     sys.stdout.write(line + "\n")
+    if rollout["phase"] in _TO_BE_READ and exit_code_of(rollout) != ExitCode.DONE:
+        sys.stdout.flush()
+        sys.stderr.write(f"every why, the evidence and the last words: `cutover show {rollout['id']}`\n")

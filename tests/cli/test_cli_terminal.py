@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr
 from io import StringIO
 from types import SimpleNamespace
 
@@ -125,7 +125,7 @@ def test_an_end_that_has_more_to_say_tells_where():
 
 def told(phase: str, **rest: object) -> str:
     out = StringIO()
-    with redirect_stdout(out):
+    with redirect_stderr(out):
         tell_end(SimpleNamespace(as_json=False), rollout(phase, **rest))
     return out.getvalue()
 
