@@ -33,7 +33,14 @@ def _port_range(value: object) -> str:
     return str(value)
 
 
+def _absolute(value: object) -> str:
+    if not str(value).startswith("/"):
+        raise ValueError("expected an absolute path: the daemon and its users stand in different directories")
+    return str(value)
+
+
 Address = Annotated[str, BeforeValidator(_address)]
+AbsolutePath = Annotated[Path, BeforeValidator(_absolute)]
 
 
 class _Strict(BaseModel):
@@ -65,15 +72,15 @@ class Watch(_Strict):
 class Config(_Strict):
     """The whole configuration. Without a file every default holds."""
 
-    state_dir: Path
-    socket: Path
+    state_dir: AbsolutePath
+    socket: AbsolutePath
     socket_group: str | None = None  # who may talk to the daemon besides its own user
     public: Address = "127.0.0.1:8000"
     preview: Address = "127.0.0.1:8009"
     instance_ports: Annotated[str, BeforeValidator(_port_range)] = "18000-18999"
     slots: Annotated[int, Field(ge=2, le=256)] = 32
     gpus: Gpus = Gpus()
-    haproxy: Path | None = None
+    haproxy: AbsolutePath | None = None
     extra_paths: list[str] = []  # "POST /v1/audio/speech"
     hold_s: Seconds = 60.0
     retry_after_s: Annotated[int, Field(ge=1, le=60)] = 30

@@ -46,6 +46,8 @@ def test_a_state_directory_of_ones_own_has_a_socket_of_its_own(tmp_path):
         ("publik: 127.0.0.1:8000", r":1: unknown key `publik`; did you mean `public`\?"),
         ("slots: 32\nbake: {secons: 3}", r":2: unknown key `bake.secons`; did you mean `seconds`\?"),
         ("public: somewhere", r"`public`: expected host:port"),
+        ("state_dir: here", r":1: `state_dir`: expected an absolute path"),
+        ("haproxy: haproxy", r"`haproxy`: expected an absolute path"),
         ("instance_ports: 18000", "expected first-last"),
         ("retry_after_s: 300", "less than or equal to 60"),
         ("gpus: {kind: amd}", "`gpus.kind`"),
