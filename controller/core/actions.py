@@ -85,6 +85,13 @@ class Retire(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Recall(Record):
+    """An attempt that drains serves again: its release is wanted back before its last stream is through."""
+
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
 class MarkStopped(Record):
     """The process tree is proved empty: cards, ports and slot are free again."""
 

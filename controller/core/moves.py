@@ -205,6 +205,13 @@ def _retire(state: State, action: act.Retire, now: Now, why: str) -> State:
     )
 
 
+def _recall(state: State, action: act.Recall, now: Now, why: str) -> State:
+    attempt = attempt_of(state, action.attempt, AttemptState.RETIRING)
+    if attempt.hurry or attempt.ready_at_s is None:
+        raise IllegalMove(f"attempt {attempt.id} was not retired in good health")
+    return with_attempt(state, rest(attempt, AttemptState.READY, now, why))
+
+
 def _mark_stopped(state: State, action: act.MarkStopped, now: Now, why: str) -> State:  # noqa: ARG001
     attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.STOPPING)
     return with_attempt(state, replace(rest(attempt, AttemptState.STOPPED, now, attempt.why), log_tail=action.log_tail))
@@ -350,6 +357,7 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.AddAttempts: _add_attempts,
     act.MarkReady: _mark_ready,
     act.Retire: _retire,
+    act.Recall: _recall,
     act.MarkStopped: _mark_stopped,
     act.RecordGate: _record_gate,
     act.CommitCutover: _commit_cutover,

@@ -324,6 +324,9 @@ def rolling_back(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> 
 def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, policy: Policy) -> Decision | None:
     """The release to return to is not running whole: clear what is left of it and start it again on free cards."""
     left = state.seat_attempts(target)
+    release = state.releases[target.release]
+    if draining := _all_there(left, release):
+        return Decision(act.Recall(draining.id), f"{draining.id} still drains: it serves again")
     starting = [a for a in left if a.state in {AttemptState.PLANNED, AttemptState.STARTING}]
     if starting and not missing_instances(state, target):
         return None
@@ -336,7 +339,6 @@ def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, poli
         return None
     if rollout.kind is not Kind.ROLLBACK and target.release == rollout.release:
         return move(rollout, Event.HOPELESS, f"{target.release} died in old and in fresh processes; what serves stays")
-    release = state.releases[target.release]
     placed = place_again(state, release, seen.gpus)
     if isinstance(placed, Refusal):
         if not isinstance(place_again(state, release, seen.gpus, _leaving(state, policy)), Refusal):
@@ -348,6 +350,18 @@ def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, poli
         return None  # whoever drains gives them back
     attempts = new_attempts(state, policy, release, rollout.id, placed)
     return Decision(act.AddAttempts(attempts), f"{target.release} is started again: its cards are free")
+
+
+def _all_there(left: tuple[Attempt, ...], release: Release) -> Attempt | None:
+    """The first draining attempt of a seat that would be whole if those that drain came back."""
+    ready = {a.instance for a in left if a.state is AttemptState.READY}
+    draining = {
+        a.instance: a
+        for a in left
+        if a.state is AttemptState.RETIRING and not a.hurry and a.ready_at_s is not None and a.instance not in ready
+    }
+    whole = all(i.name in ready or i.name in draining for i in release.instances)
+    return next(iter(draining.values()), None) if whole else None
 
 
 def _leaving(state: State, policy: Policy) -> frozenset[str]:

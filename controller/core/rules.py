@@ -295,6 +295,11 @@ def honour_abort(state: State, seen: Seen, policy: Policy) -> Decision | None:  
         if rollout.phase is Phase.ROLLING_BACK and rollout.kind is not Kind.ROLLBACK:
             continue  # it is on the way back already
         return move(rollout, Event.ABORTED, f"aborted by {rollout.abort_by}")
+    active = state.active
+    wanted = next((r for r in state.queue if r.kind is Kind.ROLLBACK), None)
+    if wanted is not None and active is not None and active.phase is not Phase.ROLLING_BACK:
+        # It was accepted in the moment in which somebody asked for the rollback.
+        return move(active, Event.ABORTED, f"aborted by {wanted.asked_by}, who wants {wanted.release} back")
     return None
 
 

@@ -10,7 +10,7 @@ from controller.core import actions as act
 from controller.core.records import AttemptState, Freeze, Kind, Phase
 from controller.core.route import Mode, SlotState, Traffic
 from controller.core.seen import Life
-from controller.core.table import IllegalMove
+from controller.core.table import Event, IllegalMove
 from controller.loop import Loop
 from controller.store.journal import Journal
 
@@ -187,6 +187,18 @@ def test_rollback_aborts_a_running_proposal(box, release):
     box.run(lambda: box.phase(third) is Phase.STARTING)
     assert box.finish(box.rollback()) is Phase.ROLLED_BACK
     assert box.phase(third) is Phase.ABORTED
+
+
+def test_rollback_filed_while_a_proposal_is_being_accepted_does_not_wait_for_it(box, release):
+    """The decision to accept was made before the rollback was filed, and journaled after it."""
+    box.finish(box.propose(release("one")))
+    box.finish(box.propose(release("two")))
+    third = box.propose(release("three"))
+    rollback = box.rollback()
+    box.journal.begin(act.Move(third, Event.ACCEPTED), "its turn", box.world.now())
+    assert box.finish(rollback) is Phase.ROLLED_BACK
+    assert box.phase(third) is Phase.ABORTED
+    assert box.state.live.release == "one@00000000"
 
 
 @pytest.mark.parametrize(
@@ -448,6 +460,21 @@ def test_streams_in_flight_are_waited_for_then_cut_at_the_deadline(box, release)
     box.settle()
     assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
     assert any(isinstance(e, act.CutSlot) for e in box.world.done)
+
+
+def test_a_rollback_takes_back_what_still_drains_after_a_stop(box, release):
+    """Waiting for the last stream first would be dark for half an hour, and then fail at the deadline."""
+    box.finish(box.propose(release("one")))
+    slot = box.state.attempts["one-a-1"].slot
+    box.world.in_flight[slot] = 1
+    box.ask(act.StandDown("boss"))
+    box.run(lambda: box.state.attempts["one-a-1"].state is AttemptState.RETIRING)
+    began_s = box.world.clock_s
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.world.clock_s - began_s < 10
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.READY
+    assert {s.attempt: s.state for s in box.world.route.public} == {"one-a-1": SlotState.READY}
 
 
 def test_stop_takes_production_down_and_keeps_the_way_back(box, release):
