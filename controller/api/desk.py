@@ -55,6 +55,9 @@ class Desk:
         topology = _topology(text, source)
         profile = _profile(options.gates or topology.gates, source)
         release = self.catalogue.keep(topology)
+        live = self.journal.state.live
+        if live is not None and live.release == release.id and not options.force:
+            raise RefusedError(f"{release.id} is live already; `cutover restart` gives it fresh processes")
         if release.needs_admin:
             require(person, "admin", f"propose {release.id} ({'; '.join(release.needs_admin)})")
         before = self.journal.state

@@ -8,7 +8,6 @@ from typing import Any
 from ..config import Config
 from ..core.plan import holders
 from ..core.records import Attempt, Release, Rollout, Seat, State
-from ..core.rules import at_rest
 from ..core.seen import Seen
 
 SCHEMA = 1
@@ -18,7 +17,7 @@ def status(state: State, seen: Seen | None, config: Config, why: str, alarms: li
     active = state.active
     return {
         "schema": SCHEMA,
-        "now": why or at_rest(state),
+        "now": why,
         "alarms": alarms,
         "live": seat(state, state.live, seen),
         "previous": seat(state, state.previous, seen),

@@ -145,7 +145,8 @@ def _move(state: State, action: act.Move, now: Now, why: str) -> State:
         rollout = replace(rollout, decided_at_s=now.boot_s, switched_at_s=None)
         if rollout.kind is not Kind.ROLLBACK:
             rollout = replace(rollout, target=rollout.before[0])
-    if rollout.phase is Phase.PROMOTED and rollout.kind is Kind.RESTART:
+    before_it = rollout.before[0]
+    if rollout.phase is Phase.PROMOTED and before_it is not None and before_it.release == rollout.release:
         # The same release in fresh processes: what one would return to is still the release before it.
         state = replace(state, previous=rollout.before[1])
     return with_rollout(state, rollout)

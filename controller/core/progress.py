@@ -275,7 +275,9 @@ def baking(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
     fresh_s = max(policy.probe_fresh_s, 3 * policy.bake_interval_s)
     proved = bake.samples > 0 and heard_since(state, rollout.seat, "public", seen, fresh_s, since_s)
     if lasted_s >= asked_s and proved and bake.bad_streak == 0:
-        return move(rollout, Event.BAKED, f"{bake.samples} samples in {lasted_s:.0f} s, none to worry about at the end")
+        return move(
+            rollout, Event.BAKED, f"baked {lasted_s:.0f} s, {bake.samples} samples, none to worry about at the end"
+        )
     interval_s = min(policy.bake_interval_s, max(asked_s, 0.1))
     if seen.now.boot_s - bake.last_sample_s < interval_s:
         return None

@@ -393,13 +393,21 @@ def decide(state: State, seen: Seen, policy: Policy) -> Decision:
         decision = rule(state, seen, policy)
         if decision is not None:
             return decision
-    return Decision(act.Wait(), at_rest(state))
+    return Decision(act.Wait(), at_rest(state, seen))
 
 
-def at_rest(state: State) -> str:
+def at_rest(state: State, seen: Seen) -> str:
     """What the controller is waiting for, in one sentence."""
     active = state.active
     if active is not None:
+        loading = [a for a in state.attempts.values() if a.rollout == active.id and a.state is AttemptState.STARTING]
+        if loading:
+            probe = seen.probes.get(loading[0].id)
+            heard = f"{probe.layer}, {probe.sentence}" if probe else "not heard yet"
+            since_s = seen.now.boot_s - loading[0].state_since_s
+            return (
+                f"{active.id} ({active.release}) is {active.phase}: {loading[0].id} loads for {since_s:.0f} s ({heard})"
+            )
         return f"{active.id} ({active.release}) is {active.phase}: {active.why}"
     frozen = f"; frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze else ""
     serving = f"{state.live.release} is live" if state.live else "nothing is live"

@@ -91,7 +91,7 @@ class Processes:
             life=life,
             pid=identity.pid if identity else None,
             start_ticks=identity.start_ticks if identity else None,
-            sentence=_how_it_ended(seen) if ended else "",
+            sentence=f"{_how_it_ended(seen)}{_last_words(run_dir)}" if ended else "",
             port_conflict=ended and launched.port_conflict(run_dir),
             log_tail=launched.log_tail(run_dir) if ended else "",
         )
@@ -118,6 +118,12 @@ class Processes:
 def _visible(gpu: str) -> str:
     """A declared card `gpu-2` is index 2 to CUDA; a real one goes by its UUID, which no reordering can change."""
     return gpu.removeprefix("gpu-")
+
+
+def _last_words(run_dir: Path) -> str:
+    """The last line of its log: nine times of ten it says why."""
+    lines = [line.strip() for line in launched.log_tail(run_dir, 5).splitlines() if line.strip()]
+    return f"; its log ends: {lines[-1][:200]}" if lines else ""
 
 
 def _how_it_ended(seen: launched.ProcessSeen) -> str:

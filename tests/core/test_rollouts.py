@@ -516,3 +516,13 @@ def test_live_that_computes_and_does_not_answer_is_busy_not_down(box, release):
     box.world.processes["one-a-1"].computing = False
     box.settle()
     assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
+
+
+def test_the_live_release_proposed_again_does_not_become_its_own_previous(box, release):
+    box.finish(box.propose(release("one", gpus=1)))
+    box.finish(box.propose(release("two", gpus=1)))
+    assert box.finish(box.propose(release("two", gpus=1), force=True)) is Phase.PROMOTED
+    box.settle()
+    assert (box.state.live.release, box.state.previous.release) == ("two@00000000", "one@00000000")
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.state.live.release == "one@00000000"
