@@ -16,7 +16,7 @@ from launch.strict_yaml import Document, dotted, read
 from .core.policy import Policy
 from .errors import UsageError
 
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 
 def _address(value: object) -> str:
@@ -55,7 +55,7 @@ class Gpus(_Strict):
 
 
 class Bake(_Strict):
-    seconds: Annotated[float, Field(ge=0)] = 600.0
+    seconds: Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)] = 600.0
     interval_s: Seconds = 5.0
     bad_in_row: Annotated[int, Field(ge=1)] = 2
     latency_factor: Annotated[float, Field(gt=1)] = 1.5
@@ -162,6 +162,8 @@ def load_config(path: Path | None = None, environment: Mapping[str, str] | None 
     defaults: dict[str, Any] = {"state_dir": state_dir, "socket": socket}
     if file is None:
         return Config(**defaults)
+    if file.exists() and not file.is_file():
+        raise UsageError(f"the configuration {file} is not a file; name one, or leave it out")
     try:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from .core.actions import Decision, Effect, Outcome, Wait
+from .core.alarms import alarms
 from .core.invariants import violations
 from .core.policy import Policy
 from .core.rules import decide
@@ -43,7 +44,7 @@ class Loop:
         self.seen = seen
         decision = decide(state, seen, self.policy)
         self.why = decision.why
-        self.alarms = violations(state, seen, self.policy)
+        self.alarms = [*violations(state, seen, self.policy), *alarms(state, seen)]
         self.passes += 1
         if isinstance(decision.action, Wait):
             return False

@@ -133,10 +133,14 @@ class Shim:
         how = {"exit_code": None, "signal": -code} if code and code < 0 else {"exit_code": code, "signal": None}
         when = {"exited_at_s": time.time(), "exited_boottime_s": self.now_s(), "tree_empty": tree_empty}
         while True:
-            with contextlib.suppress(OSError):  # a full disk: the record waits for room, and we with it
+            try:
                 write_json("exit.json", {**self.identity, **how, **when, "reason": reason, "restarts": self.restarts})
+            except FileNotFoundError:  # the run directory is gone: nobody will ask
                 return
-            time.sleep(1)
+            except OSError:  # a full disk: the record waits for room, and we with it
+                time.sleep(1)
+            else:
+                return
 
     def spawn(self) -> str:
         """Start the program; "" or, in one line, why it did not start."""

@@ -14,6 +14,8 @@ from .seen import ProbeSeen, Seen
 
 RECENT_PROBES = 5
 ENOUGH_PROBES = 3
+MANY_FAILURES = 3
+FAILURE_SHARE = 0.01
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -56,13 +58,11 @@ def problems(state: State, seen: Seen, bake: Bake, since_s: float, policy: Polic
         for name in (*(a.id for a in attempts), "public")
     ]
     traffic = {a.id: seen.traffic[a.id] for a in attempts if a.id in seen.traffic}
-    own = seen.traffic.get("")  # what the front door had to answer itself, because no engine did
-    errors = sum(t.errors_5xx for t in (*traffic.values(), *([own] if own else [])))
-    truncated = sum(t.truncated for t in traffic.values())
-    if errors:
-        found.append(f"{errors} requests were answered with a 5xx")
-    if truncated:
-        found.append(f"{truncated} streams were cut by the engine")
+    failures, requests = failures_of(state, seen)
+    if failures > bake.failures:
+        found.append(f"{failures - bake.failures} requests got a 5xx or a cut stream since the last sample")
+    elif failures >= MANY_FAILURES and failures / requests > bake.baseline_failure_share + FAILURE_SHARE:
+        found.append(f"{failures} of {requests} requests got a 5xx or a cut stream since the switch")
     p95_s = first_byte_p95_s(attempts, traffic, policy.bake_min_requests)
     before_s = bake.baseline_first_byte_p95_s
     if _too_slow(p95_s, before_s, policy):
@@ -79,6 +79,19 @@ def with_probe(bake: Bake, probe: ProbeSeen | None, since_s: float) -> Bake:
         return bake
     kept = (*bake.probes, (probe.ttft_s, probe.total_s))[-RECENT_PROBES:]
     return replace(bake, probes=kept, last_probe_s=probe.at_s)
+
+
+def failures_of(state: State, seen: Seen) -> tuple[int, int]:
+    """5xx and cut streams of live's attempts and of the front door itself, and how many requests there were.
+
+    One failure is an incident: it makes its own sample a bad one. Failures that keep coming make two in a row, and a
+    share above what the release before showed makes every sample bad.
+    """
+    ours = [seen.traffic[a.id] for a in state.seat_attempts(state.live) if a.id in seen.traffic]
+    own = seen.traffic.get("")  # what the front door had to answer itself, because no engine did
+    counted = [*ours, *([own] if own else [])]
+    failures = sum(t.errors_5xx + t.truncated for t in counted)
+    return failures, max(failures, sum(t.requests for t in counted), 1)
 
 
 def _slow_probes(bake: Bake, policy: Policy) -> list[str]:
@@ -99,9 +112,11 @@ def _slow_probes(bake: Bake, policy: Policy) -> list[str]:
 
 def baseline(state: State, seen: Seen, policy: Policy) -> Bake:
     """What live shows at the moment of the cutover, under the users' own load; zeros where it shows nothing."""
+    failures, requests = failures_of(state, seen)
     public = seen.probes.get("public")
     known = public is not None and public.ok and state.live is not None
     return Bake(
+        baseline_failure_share=failures / requests if state.live is not None else 0.0,
         baseline_first_byte_p95_s=first_byte_p95_s(
             state.seat_attempts(state.live), dict(seen.traffic), policy.bake_min_requests
         ),

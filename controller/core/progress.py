@@ -7,7 +7,7 @@ from typing import Any
 
 from . import actions as act
 from .actions import Decision
-from .bake import baseline, problems, with_probe
+from .bake import baseline, failures_of, problems, with_probe
 from .desired import wanted_seats
 from .moves import rollback_seat
 from .plan import Refusal, holders, make_plan, no_places, place_again
@@ -104,7 +104,8 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     if rollout.phase in {Phase.STARTING, Phase.ROLLING_BACK}:
         return base_s + starts_s
     if rollout.phase is Phase.LEASING:
-        return base_s + max((r.stop_grace_s for r in state.releases.values()), default=0.0)
+        drain_s = policy.drain_s if rollout.plan.get("gives_way") else 0.0
+        return base_s + drain_s + max((r.stop_grace_s for r in state.releases.values()), default=0.0)
     if rollout.phase is Phase.GATING:
         return base_s + GATE_TRIES * sum(float(step["deadline_s"]) for step in rollout.profile)
     if rollout.phase is Phase.BAKING:
@@ -290,6 +291,7 @@ def baking(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
         bad_streak=bake.bad_streak + 1 if found else 0,
         last_sample_s=seen.now.boot_s,
         last=text,
+        failures=failures_of(state, seen)[0],
     )
     return Decision(act.RecordSample(rollout.id, sample), f"sample {sample.samples}: {text}")
 

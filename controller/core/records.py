@@ -176,10 +176,12 @@ class Bake:
     last: str = ""
     probes: tuple[tuple[float, float], ...] = ()  # (first token, whole answer) seconds, the last few since the switch
     last_probe_s: float = 0.0
+    failures: int = 0  # 5xx and cut streams since the switch, as of the last sample
     # what the release before showed, to compare with like: 0 = unknown
     baseline_first_byte_p95_s: float = 0.0
     baseline_probe_ttft_s: float = 0.0
     baseline_probe_total_s: float = 0.0
+    baseline_failure_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from .actions import Decision
 from .desired import desired_route, wanted_seats
 from .plan import holders, no_places
 from .policy import Policy
-from .progress import PHASES, all_ready, deadline_s, missing_instances, move, new_attempts
-from .records import Attempt, AttemptState, Kind, Phase, Seat, State
+from .progress import PHASES, all_ready, deadline_s, is_fresh, missing_instances, move, new_attempts
+from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .route import DoorSeen, Route, SlotState
 from .seen import Life, ProcessSeen, Seen
 from .table import Event
@@ -88,12 +88,14 @@ def process_of(attempt: Attempt, seen: Seen) -> ProcessSeen:
     return seen.processes.get(attempt.id, ProcessSeen(Life.ABSENT, sentence="there is no such process"))
 
 
-def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:
     """Any unplanned exit is a failure, whatever the code (vllm#48966 exits 0 on engine death)."""
     for attempt in state.attempts.values():
         if attempt.state not in BEGUN or attempt.pid is None:
             continue
         process = process_of(attempt, seen)
+        if process.life is Life.STRAYS and is_fresh(seen.probes.get(attempt.id), seen, policy.probe_fresh_s):
+            continue  # its shim was killed and the engine generates: nobody gains from cutting its streams
         if process.life is not Life.RUNNING:
             why = process.sentence or "its process is gone"
             return Decision(act.Retire(attempt.id, hurry=True, port_conflict=process.port_conflict), why)
@@ -227,10 +229,15 @@ def give_up_start(state: State, seen: Seen, policy: Policy) -> Decision | None:
     return None
 
 
+def is_failed_bake(rollout: Rollout) -> bool:
+    """What is live just now is what is being left, because it is worse: nothing of it is worth a start."""
+    return rollout.phase is Phase.ROLLING_BACK and rollout.kind is not Kind.ROLLBACK
+
+
 def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
     """An instance of live that is gone is started again on its own cards, within the restart budget."""
-    seat = state.live
-    if seat is None or (state.active is not None and state.active.phase in {Phase.BAKING, Phase.ROLLING_BACK}):
+    seat, active = state.live, state.active
+    if seat is None or (active is not None and (active.phase is Phase.BAKING or is_failed_bake(active))):
         return None
     missing = missing_instances(state, seat)
     leaving = {a.instance for a in state.seat_attempts(seat) if a.state in LEAVING}

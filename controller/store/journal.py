@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +19,7 @@ from ..core import actions as act
 from ..core.moves import conclude, intend
 from ..core.records import Attempt, Now, Release, Rollout, State
 from ..crashpoints import crash_point
-from .database import open_database
+from .database import StoreError, open_database
 
 _RELEASE = TypeAdapter(Release)
 _ROLLOUT = TypeAdapter(Rollout)
@@ -65,7 +66,7 @@ class Journal:
         self._lock = threading.RLock()
         self._db = open_database(path)
         self.state = self._load()
-        self._waiters = threading.Condition(self._lock)
+        self.seq = self.last_seq()  # of the newest line; may be read without a lock
 
     def close(self) -> None:
         with self._lock:
@@ -92,7 +93,7 @@ class Journal:
             with self._db:
                 self._save(state)
                 self._db.execute("UPDATE journal SET outcome = ?, ended_s = ? WHERE seq = ?", (text, now.boot_s, seq))
-            self._publish(state)
+            self.state = state
         crash_point("finish-after")
 
     def request(
@@ -110,10 +111,12 @@ class Journal:
             action, why = make(self.state)
             state = intend(self.state, action, now, why)
             about = newest_rollout(state) if isinstance(action, act.Propose) else rollout_of(action, state)
-            row = (key, now.wall_s, who, verb, about)
-            self._write(
-                state, action, why, now, "ok", ("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", row) if key else None
-            )
+            asked = (key, now.wall_s, who, verb, about)
+            extra = ("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", asked) if key else None
+            try:
+                self._write(state, action, why, now, "ok", extra)
+            except sqlite3.Error as error:
+                raise StoreError(f"the journal cannot be written ({error}); nothing was filed") from error
             return about
 
     def _write(
@@ -144,12 +147,9 @@ class Journal:
             )
             if extra:
                 self._db.execute(*extra)
-        self._publish(state)
-        return int(cursor.lastrowid or 0)
-
-    def _publish(self, state: State) -> None:
         self.state = state
-        self._waiters.notify_all()
+        self.seq = int(cursor.lastrowid or 0)
+        return self.seq
 
     def _save(self, state: State) -> None:
         """Write the records that changed: unchanged ones are the same objects."""
@@ -193,11 +193,6 @@ class Journal:
     def last_seq(self) -> int:
         with self._lock:
             return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchone()[0])
-
-    def wait(self, timeout_s: float) -> None:
-        """Until something is written, or `timeout_s` is over."""
-        with self._lock:
-            self._waiters.wait(timeout_s)
 
 
 def newest_rollout(state: State) -> str:

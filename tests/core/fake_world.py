@@ -100,7 +100,7 @@ class FakeWorld:
         process = self.processes.get(name or "")
         ok = (
             process is not None
-            and process.life is Life.RUNNING
+            and process.life in {Life.RUNNING, Life.STRAYS}  # without its shim an engine serves on
             and not process.silent
             and self.clock_s >= process.ready_s
         )

@@ -80,15 +80,44 @@ def test_degrading_candidate_is_rolled_back_onto_the_warm_release(box, release):
     assert box.state.attempts["one-a-1"].pid == 101  # the very same process
 
 
-@pytest.mark.parametrize(
-    "traffic", [{"errors_5xx": 1}, {"truncated": 1}, {"first_byte_s": (2.0,) * 30}], ids=lambda t: next(iter(t))
-)
-def test_bake_judges_what_the_front_door_saw(box, release, traffic):
+@pytest.mark.parametrize("kind", ["errors_5xx", "truncated"])
+def test_bake_judges_failures_that_keep_coming(box, release, kind):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    while box.phase(rollout) is Phase.BAKING:
+        samples = box.state.rollouts[rollout].bake.samples
+        box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=1000 * (samples + 1), **{kind: samples + 1})
+
+        def moved(samples=samples):
+            return box.state.rollouts[rollout].bake.samples > samples or box.phase(rollout) is not Phase.BAKING
+
+        box.run(moved)
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+
+
+def test_bake_judges_a_share_of_failures_that_the_release_before_did_not_have(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=100, errors_5xx=5)
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+
+
+def test_one_failed_request_is_an_incident(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=100, errors_5xx=1)
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
+def test_bake_judges_the_time_to_first_byte(box, release):
     box.finish(box.propose(release("one")))
     box.world.traffic["one-a-1"] = Traffic("one-a-1", first_byte_s=(0.2,) * 30)
     rollout = box.propose(release("two"))
     box.run(lambda: box.phase(rollout) is Phase.BAKING)
-    box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=30, **traffic)
+    box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=30, first_byte_s=(2.0,) * 30)
     assert box.finish(rollout) is Phase.ROLLED_BACK
 
 
@@ -526,3 +555,33 @@ def test_the_live_release_proposed_again_does_not_become_its_own_previous(box, r
     assert (box.state.live.release, box.state.previous.release) == ("two@00000000", "one@00000000")
     assert box.finish(box.rollback()) is Phase.ROLLED_BACK
     assert box.state.live.release == "one@00000000"
+
+
+def test_an_engine_whose_shim_was_killed_serves_on_and_somebody_is_told(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].life = Life.STRAYS
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.READY
+    assert "the shim of one-a-1 is dead" in box.loop.alarms[0]
+    box.world.processes["one-a-1"].silent = True
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
+
+
+def test_live_that_is_down_for_good_is_an_alarm(box, release):
+    box.finish(box.propose(release("one")))
+    for _ in range(400):
+        if not box.loop.step():
+            box.world.clock_s += 0.5
+        for name, process in box.world.processes.items():
+            if box.state.attempts[name].state is AttemptState.READY:
+                process.life = Life.EXITED
+    assert "live instance a is down and is not started again" in box.loop.alarms[0]
+
+
+def test_a_stop_that_does_not_end_is_an_alarm(box, release):
+    box.world.stop_s = 1e9
+    box.finish(box.propose(release("one")))
+    box.ask(act.StandDown("tester"))
+    box.settle()
+    assert "one-a-1 does not end since" in box.loop.alarms[0]

@@ -40,7 +40,7 @@ def test_promote_reject_and_roll_back_under_load(stage, make, profile, clients):
     judge(load.stop())
     status = stage.get("/v1/status")
     assert status["live"]["release"].startswith("one@")
-    with pytest.raises(StageError, match="one@[0-9a-f]{8} is live already"):
+    with pytest.raises(StageError, match="is live already"):
         stage.propose(make("one"), "one.yaml", gates=profile)
     assert status["alarms"] == []
 

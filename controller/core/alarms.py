@@ -1,0 +1,47 @@
+"""What a human must know now, in sentences: nothing here is decided, everything here needs somebody. Pure."""
+
+from __future__ import annotations
+
+from .progress import missing_instances
+from .records import AttemptState, State
+from .seen import Life, Seen
+
+STOP_SLACK_S = 30.0
+
+
+def alarms(state: State, seen: Seen) -> list[str]:
+    """Live instances that nobody starts any more, stops that do not end, engines without a shim, a silent door."""
+    found = [*_live_down(state), *_slow_stops(state, seen)]
+    found += [
+        f"the shim of {name} is dead, its engine lives on and its end will not be known: `cutover restart` heals that"
+        for name, process in seen.processes.items()
+        if process.life is Life.STRAYS and state.attempts[name].state is AttemptState.READY
+    ]
+    if not seen.door.alive:
+        found.append(f"the front door does not answer: {seen.door.why or 'not started'}")
+    return found
+
+
+def _live_down(state: State) -> list[str]:
+    if state.live is None:
+        return []
+    held = {a.instance for a in state.seat_attempts(state.live)}
+    way_out = "`cutover rollback` goes to the release before" if state.previous else "`cutover propose` another"
+    return [
+        f"live instance {name} is down and is not started again (the restart budget is spent, or its cards are taken): "
+        f"`cutover show {state.live.rollout}` says why; {way_out}"
+        for name in missing_instances(state, state.live)
+        if name not in held
+    ]
+
+
+def _slow_stops(state: State, seen: Seen) -> list[str]:
+    late = []
+    for attempt in state.attempts.values():
+        if attempt.state is not AttemptState.STOPPING:
+            continue
+        since_s = seen.now.boot_s - attempt.state_since_s
+        if since_s > state.releases[attempt.release].stop_grace_s + STOP_SLACK_S:
+            cards = ", ".join(attempt.gpus) or "no card"
+            late.append(f"{attempt.id} does not end since {since_s:.0f} s (shim pid {attempt.pid}) and holds {cards}")
+    return late
