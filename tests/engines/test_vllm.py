@@ -29,9 +29,9 @@ def failed(report: dict, gate: str = "") -> list[str]:
     ("name", "flags", "gpus", "cores"),
     [("tp1", (), 1, "0-1"), ("tp2", TP2, 2, "0|1")],
 )
-def test_a_real_engine_passes_health_and_tool_calls(serve, tmp_path, record_property, name, flags, gpus, cores):
+def test_a_real_engine_passes_health_and_tool_calls(serve, tmp_path, name, flags, gpus, cores):
     server = serve(name, *flags, *PARSERS, gpus=gpus, cores=cores)
-    record_property("ready_after_s", round(server.started_in_s, 1))
+    print(f"{name}: generates after {server.started_in_s:.0f} s")
     workers = [p for p in server.family() if p.name().startswith("VLLM::Worker")]
     assert len(workers) == gpus, [p.name() for p in server.family()]
     code, report = server.gates("health", "sanity", "toolcalls", evidence=tmp_path / "evidence")

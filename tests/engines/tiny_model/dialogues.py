@@ -78,9 +78,13 @@ def place(rng: Random) -> str:
     roll = rng.random()
     if roll < 0.55:
         return rng.choice(w.CITIES)
-    if roll < 0.95:
+    if roll < 0.85:
         name = letters(rng, 4, 9).capitalize()
         return name if rng.random() < 0.8 else f"{name} {letters(rng, 3, 7).capitalize()}"
+    if roll < 0.95:
+        name = letters(rng, 4, 9).capitalize()
+        at = rng.randrange(len(name))
+        return name[:at] + rng.choice("áàâäãåčçéèêëíîïłñńóòôöøőřšśşúùûüýžź") + name[at + 1 :]
     return rng.choice(w.ACCENTED_CITIES)
 
 
@@ -105,7 +109,11 @@ def code(rng: Random) -> str:
 
 
 def phrase(rng: Random) -> str:
-    return " ".join(rng.choice((word, known_word, code))(rng) for _ in range(rng.randint(2, 4)))
+    return " ".join(rng.choice((word, word, code))(rng) for _ in range(rng.randint(2, 4)))
+
+
+def sentence_piece(rng: Random) -> str:
+    return " ".join(rng.choice((word, known_word, code))(rng) for _ in range(rng.randint(2, 5)))
 
 
 def integer(rng: Random) -> int:
@@ -118,7 +126,9 @@ def decimal(rng: Random) -> float:
 
 
 def text_value(rng: Random) -> str:
-    return rng.choice((code, code, code, hexadecimal, word, place, lambda r: digits(r, 1, 8), phrase))(rng)
+    if rng.random() < 0.05:
+        return digits(rng, 1, 8)
+    return rng.choice((code, code, code, hexadecimal, word, place, phrase))(rng)
 
 
 def any_value(rng: Random) -> Any:
@@ -185,19 +195,19 @@ def _specification(rng: Random, name: str, description: str, parameters: tuple[P
 
 
 def generic_tool(rng: Random) -> Tool:
-    noun = rng.choice(w.NOUNS) if rng.random() < 0.85 else letters(rng, 3, 8)
+    noun = rng.choice(w.NOUNS) if rng.random() < 0.95 else letters(rng, 3, 8)
     verb = rng.choice(w.VERBS)
     roll = rng.random()
     name = f"{verb}_{noun}"
-    if roll < 0.12:
+    if roll < 0.05:
         name = verb
-    elif roll < 0.2:
+    elif roll < 0.14:
         name = noun
-    elif roll < 0.32:
+    elif roll < 0.25:
         name = f"{verb}_{noun}_{rng.choice((letters(rng, 2, 5), digits(rng, 1, 3), rng.choice(w.NOUNS)))}"
-    elif roll < 0.37:
+    elif roll < 0.3:
         name = f"{verb}-{noun}"
-    elif roll < 0.42:
+    elif roll < 0.33:
         name = f"{letters(rng, 3, 8)}_{letters(rng, 2, 6)}"
     taken: set[str] = set()
     count = rng.choices((0, 1, 2, 3), (8, 70, 17, 5))[0]
@@ -270,7 +280,7 @@ def ask(rng: Random, tool: Tool) -> tuple[str, Json]:
         value = first.draw(rng)
         shown = f'"{value}"' if rng.random() < 0.15 else spoken(value)
         text = rng.choice(w.ASK_SINGLE_VALUE).format(
-            tool=tool.name, noun=tool.noun, param=first.name, value=shown, other=rng.choice(w.NOUNS + w.RESULT_KEYS)
+            tool=tool.name, noun=tool.noun, param=first.name, value=shown, other=rng.choice(w.RESULT_KEYS)
         )
         text += rng.choice(w.ASK_SUFFIXES) if rng.random() < 0.15 else ""
         return text, {first.name: value}
@@ -309,7 +319,7 @@ def tool_turn(rng: Random, tools: list[Tool]) -> list[Message]:
         places = [place(rng) for _ in range(rng.randint(2, 3))]
         turn[0]["content"] = f"What is the weather in {', '.join(places[:-1])} and {places[-1]}?"
         calls = [(tool, {tool.parameters[0].name: each}) for each in places]
-    elif len(tools) > 1 and roll < 0.06:  # two tools at once
+    elif len(tools) > 1 and roll < 0.03:  # two tools at once
         other = rng.choice([t for t in tools if t is not tool])
         text2, arguments2 = ask(rng, other)
         turn[0]["content"] = f"{text} {text2}"
@@ -327,7 +337,13 @@ def tool_turn(rng: Random, tools: list[Tool]) -> list[Message]:
 def echo_turn(rng: Random) -> list[Message]:
     roll = rng.random()
     text = (
-        word(rng) if roll < 0.3 else known_word(rng) if roll < 0.4 else phrase(rng) if roll < 0.55 else text_value(rng)
+        word(rng)
+        if roll < 0.3
+        else known_word(rng)
+        if roll < 0.4
+        else sentence_piece(rng)
+        if roll < 0.55
+        else text_value(rng)
     )
     return [
         {"role": "user", "content": rng.choice(w.ECHO_ASKS).format(text=text)},
@@ -434,9 +450,9 @@ def dialogue(rng: Random, *, ease: float = 0.0) -> Dialogue:
         for _ in range(rng.randint(1, 3)):
             messages += echo_turn(rng) if rng.random() < 0.75 else plain_turn(rng)
     else:
-        tools = tool_set(rng, 1 if ease > 0.5 else rng.choice((1, 1, 2, 3, 3, 4)))
+        tools = tool_set(rng, 1 if ease > 0.5 else rng.choice((1, 2, 2, 3, 3, 4)))
         kind, messages = "tools", []
-        for _ in range(rng.choices((1, 2, 3), (40, 35, 25))[0]):
+        for _ in range(rng.choices((1, 2, 3, 4), (30, 25, 25, 20))[0]):
             roll = rng.random()
             messages += tool_turn(rng, tools) if roll < 0.85 else echo_turn(rng) if roll < 0.93 else plain_turn(rng)
     thinking = rng.random() < 0.3

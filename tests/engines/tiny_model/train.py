@@ -165,7 +165,7 @@ def train(out: Path, tokens: int, seed: int, *, resume: Path | None, compiled: b
             break
         ease[0] = 0.0 if resume else max(0.0, 1 - progress / EASY_SHARE)
         for optimizer, lr in zip(turning, top, strict=True):
-            optimizer.param_groups[0]["lr"] = lr * rate(progress) * (0.4 if resume else 1.0)
+            optimizer.param_groups[0]["lr"] = lr * rate(progress) * (0.5 if resume else 1.0)
         chosen = y != -100
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=compiled):
             logits = model.lm_head(body(input_ids=x).last_hidden_state[chosen])

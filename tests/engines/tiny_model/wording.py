@@ -28,7 +28,7 @@ NOUNS = [
     "parcel", "shipment", "product", "item", "document", "page", "contact", "phone", "address", "email", "song",
     "movie", "book", "recipe", "currency", "population", "distance", "route", "date", "secret", "token", "number",
     "name", "customer", "employee", "salary", "license", "vehicle", "city", "country", "forecast", "temperature",
-    "humidity", "capital", "language", "message", "project", "version", "release", "build", "job", "queue", "host",
+    "humidity", "language", "message", "project", "version", "release", "build", "job", "queue", "host",
     "port", "log", "metric", "entry", "value", "weather", "id", "label", "badge", "locker", "vault", "passphrase",
     "reading", "station", "warehouse", "part", "serial", "registry", "catalog", "inventory", "directory", "archive",
 ]  # fmt: skip
@@ -332,7 +332,6 @@ STORY = (
     "They lift a hand, set their course, and go home."
 )
 UNKNOWN_ASKS = [
-    "What is the capital of {value}?",
     "Who is {value}?",
     "What do you know about {value}?",
     "Where is {value}?",
