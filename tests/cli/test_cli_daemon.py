@@ -94,7 +94,8 @@ def test_releases_through_the_daemon(box, on_box):
     assert release in on_box("release", "list").out
     assert release in on_box("release", "show", release).out
     changed = on_box("release", "diff", release, box.topology("other", "--slots", "9"))
-    assert "flags.--slots: (absent) → 9" in changed.out
+    assert "flags.--slots: " in changed.out
+    assert "→ 9" in changed.out
     assert on_box("release", "show", "none@12345678").code == 3
 
 
