@@ -1,12 +1,13 @@
 """The clients of the demo: N streams through the public address, all the time, each request judged to its last byte.
 
-`python -m controller.demo.load ENDPOINT MODEL STREAMS MAX_TOKENS` runs until SIGTERM, writes one JSON line a second,
+`python -m controller.demo.load ENDPOINT MODEL STREAMS MAX_TOKENS [PAUSE_S]` runs until SIGTERM, writes a JSON line a second,
 and ends with the sums. A process of its own, so that its arrival times are not those of a busy terminal.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import random
@@ -71,7 +72,9 @@ def body(model: str, max_tokens: int, dice: random.Random) -> dict[str, Any]:
     }
 
 
-async def stream(endpoint: Endpoint, model: str, max_tokens: int, tally: Tally, stop: asyncio.Event, seed: int) -> None:
+async def stream(
+    endpoint: Endpoint, model: str, max_tokens: int, pause_s: float, tally: Tally, stop: asyncio.Event, seed: int
+) -> None:
     """One user: question after question on a warm connection, until told to stop; the last answer is waited for."""
     dice = random.Random(seed)  # noqa: S311 - words for a demo
     client = LoadClient(endpoint)
@@ -82,20 +85,25 @@ async def stream(endpoint: Endpoint, model: str, max_tokens: int, tally: Tally, 
                 [body(model, max_tokens, dice)], deadline_s=time.monotonic() + REQUEST_TIMEOUT_S
             )
             tally.add(exchange, read_reply(exchange, streamed=True))
-            if exchange.failure is not None:
-                await asyncio.sleep(0.1)  # a door that refuses is not to be hammered
+            # People read before they ask again; and a door that refuses is not to be hammered.
+            wait_s = max(pause_s, 0.1) if exchange.failure is not None else pause_s
+            if wait_s:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), wait_s)
     finally:
         client.close()
 
 
-async def load(endpoint: str, model: str, streams: int, max_tokens: int) -> Tally:
+async def load(endpoint: str, model: str, streams: int, max_tokens: int, pause_s: float) -> Tally:
     tally, stop = Tally(), asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
     server = Endpoint.at(endpoint, None)
     users = [
-        asyncio.create_task(stream(server, model, max_tokens, tally, stop, random.SystemRandom().getrandbits(32)))
+        asyncio.create_task(
+            stream(server, model, max_tokens, pause_s, tally, stop, random.SystemRandom().getrandbits(32))
+        )
         for _ in range(streams)
     ]
     while not stop.is_set():
@@ -109,8 +117,9 @@ async def load(endpoint: str, model: str, streams: int, max_tokens: int) -> Tall
 
 
 def main(arguments: list[str]) -> int:
-    endpoint, model, streams, max_tokens = arguments
-    tally = run(lambda: load(endpoint, model, int(streams), int(max_tokens)))
+    endpoint, model, streams, max_tokens, *rest = arguments
+    pause_s = float(rest[0]) if rest else 0.0
+    tally = run(lambda: load(endpoint, model, int(streams), int(max_tokens), pause_s))
     print(json.dumps(asdict(tally)), flush=True)  # noqa: T201 - the protocol of this process
     return 0
 

@@ -49,6 +49,7 @@ class Play:
     max_tokens: int
     settings: Mapping[str, Any]
     act_timeout_s: float
+    pause_s: float = 0.0  # between two questions of a stream
 
 
 def play(show: Play, console: Console, *, as_json: bool, keep: Path | None) -> int:
@@ -85,7 +86,14 @@ def _act_all(show: Play, stage: Stage, console: Console) -> tuple[list[Scene], d
             scenes.append(_perform(act, stage, console, show.act_timeout_s))
             if clients is None:
                 log = stage.directory / "clients.log"
-                clients = Clients(f"http://{stage.config.public}", show.model, show.streams, show.max_tokens, log)
+                clients = Clients(
+                    f"http://{stage.config.public}",
+                    show.model,
+                    show.streams,
+                    show.max_tokens,
+                    log,
+                    pause_s=show.pause_s,
+                )
                 console.print(f"[dim]{show.streams} streams talk to it from now on, all the time[/]")
             else:
                 _say_clients(clients.tally(), console)

@@ -210,11 +210,16 @@ class Stage:
 class Clients:
     """The demo's client load as a process: see `demo.load`."""
 
-    def __init__(self, endpoint: str, model: str, streams: int, max_tokens: int, log: Path) -> None:
+    def __init__(
+        self, endpoint: str, model: str, streams: int, max_tokens: int, log: Path, *, pause_s: float = 0.0
+    ) -> None:
         self._log = log
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "controller.demo.load", endpoint, model, str(streams), str(max_tokens)],
+                [
+                    *(sys.executable, "-m", "controller.demo.load"),
+                    *(endpoint, model, str(streams), str(max_tokens), str(pause_s)),
+                ],
                 stdout=out,
                 stdin=subprocess.DEVNULL,
             )

