@@ -205,7 +205,12 @@ def fresh_prompts(
         if talk.kind == "story" or (talk.thinking and turns[pick] < last_user):
             continue
         message, before = talk.messages[turns[pick]], talk.messages[turns[pick] - 1]
-        kind = "call" if message.get("tool_calls") else "answer" if before["role"] == "tool" else "plain or echo"
+        kind = "answer" if before["role"] == "tool" else "plain or echo"
+        if message.get("tool_calls"):
+            named = message["tool_calls"][0]["function"]["name"] in before["content"]
+            kind = (
+                "call, one tool or named" if named or len(talk.tools) == 1 else "call, one of several by what it is for"
+            )
         given += 1
         yield kind, talk, ids[: spans[pick][0]], ids[spans[pick][0] : spans[pick][1]]
 
