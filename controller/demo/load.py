@@ -1,7 +1,7 @@
 """The clients of the demo: N streams through the public address, all the time, each request judged to its last byte.
 
-`python -m controller.demo.load ENDPOINT MODEL STREAMS MAX_TOKENS [PAUSE_S]` runs until SIGTERM, writes a JSON line a second,
-and ends with the sums. A process of its own, so that its arrival times are not those of a busy terminal.
+`python -m controller.demo.load ENDPOINT MODEL STREAMS MAX_TOKENS [PAUSE_S]` runs until SIGTERM, writes a JSON
+line a second, and ends with the sums. A process of its own, so that its arrival times are not those of a busy terminal.
 """
 
 from __future__ import annotations
