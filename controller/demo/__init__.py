@@ -37,4 +37,5 @@ def main(engine: str = "emulator", *, yes: bool = False, as_json: bool = False, 
 
 def _leave(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
     """Being ended is a reason to clean up: nothing that the demo started may outlive it."""
+    signal.signal(number, signal.SIG_IGN)  # once is enough: a second one would cut the cleaning up short
     raise SystemExit(128 + number)

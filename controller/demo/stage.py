@@ -142,10 +142,12 @@ class Stage:
         try:
             self.stop_daemon()
         finally:
-            self._stop_attempts()
-            self.door().stop()
-            self.api.close()
-            self._ports.release()
+            try:
+                self._stop_attempts()
+            finally:  # an attempt that lives on must not keep the door open as well
+                self.door().stop()
+                self.api.close()
+                self._ports.release()
 
     def _stop_attempts(self) -> None:
         folders = [
