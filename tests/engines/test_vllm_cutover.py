@@ -1,8 +1,4 @@
-"""The mission on a real engine: vLLM is switched from one topology to another under load, and back.
-
-Not part of the ordinary run yet: on two cores the workers of a live TP2 leave a candidate so little time that its start
-has taken from one to more than eight minutes, and the whole has not been seen to pass from end to end.
-"""
+"""The mission on a real engine: vLLM is switched from one topology to another under load, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(1500)]
 
 
 def test_tp2_to_two_tp1_and_back_with_real_tool_calls(vllm_python, one_engine_at_a_time, tmp_path, record_property):
