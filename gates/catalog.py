@@ -66,6 +66,23 @@ _ALL: Final = (
         settings_class="ToolcallSettings",
     ),
     Gate(
+        name="smoke",
+        summary="the acceptance checks in their smallest tier: about ninety requests, ends at the first block",
+        catches="What is plainly broken, within a minute and before anything else touches the candidate.",
+        module="gates.acceptance.gate",
+        settings_class="SmokeSettings",
+    ),
+    Gate(
+        name="acceptance",
+        summary="tool calls, result feedback, thinking, protocol and output sanity, in tiers",
+        catches=(
+            "What users would have found in production: wrong or cut arguments, lost calls and results, leaked "
+            "thinking, broken streams, garbage under load. `list` names every check."
+        ),
+        module="gates.acceptance.gate",
+        settings_class="AcceptanceSettings",
+    ),
+    Gate(
         name="throughput",
         summary="fast enough for one user and for several, and not slower than what was live",
         catches=(

@@ -83,6 +83,9 @@ class GateRequest(_Record):
     evidence_dir: str
     engine: str | None = None
     metrics_url: str | None = None
+    live_endpoint: str | None = None
+    """Where production answers meanwhile, for what is asked of both; None when nothing is live."""
+    live_model: str | None = None
 
     def to_json(self) -> str:
         return self.model_dump_json()
@@ -97,6 +100,12 @@ class Check(_Record):
     evidence: list[str] = Field(default_factory=list)
     measurements: Mapping[str, Any] = Field(default_factory=dict)
     skipped: bool = False
+    rule: str = ""
+    """What must hold, in words."""
+    warn: bool = False
+    """Something was found that people should see and that does not block: the verdict stays `pass`."""
+    waived: str | None = None
+    """Why a finding does not block, and until when; the verdict stays `pass`."""
 
 
 class Verdict(_Record):

@@ -45,6 +45,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.used = False
+        self.busy = False
+        self.abort_when: Callable[[int], bool] | None = None
         self._recorder: Recorder | None = None
         self._done: asyncio.Future[None] | None = None
 
@@ -52,7 +54,9 @@ class _Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return self.transport is not None and not self.transport.is_closing()
 
-    async def exchange(self, wire: bytes, body: bytes, deadline_s: float, limit_bytes: int) -> Exchange:
+    async def exchange(
+        self, wire: bytes, body: bytes, deadline_s: float, limit_bytes: int, method: str = "POST", path: str = _PATH
+    ) -> Exchange:
         if self.transport is None or self.transport.is_closing():
             return _unsent(body, Failure("port", "the connection was closed before the request"))
         recorder = self._recorder = Recorder(limit_bytes)
@@ -70,7 +74,7 @@ class _Connection(asyncio.Protocol):
         if recorder.failure is not None or not recorder.keep_alive:
             self.transport.abort()
         self._recorder = None
-        return recorder.exchange("POST", _PATH, body, sent_at_s, ended_at_s)
+        return recorder.exchange(method, path, body, sent_at_s, ended_at_s)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's by interface, not by inheritance.
@@ -81,6 +85,8 @@ class _Connection(asyncio.Protocol):
         if recorder is None:
             return
         recorder.feed(data, time.monotonic())
+        if self.abort_when is not None and self.abort_when(recorder.size_bytes) and not recorder.complete:
+            recorder.failure = Failure("http", "the client hung up on purpose")
         if recorder.complete or recorder.failure is not None:
             self._finish()
 
@@ -125,6 +131,48 @@ class LoadClient:
             )
         )
 
+    async def one(
+        self,
+        payload: bytes,
+        *,
+        deadline_s: float,
+        method: str = "POST",
+        path: str = _PATH,
+        abort_when: Callable[[int], bool] | None = None,
+    ) -> Exchange:
+        """One request beside others, on a warm connection that is free, else on a new one.
+
+        `abort_when` gets the bytes of body that have come so far; when it says so, the client hangs up.
+        """
+        wire = encode_request(
+            self.endpoint.target, method, path, payload, api_key=self.endpoint.api_key, keep_alive=True
+        )
+        free = next((c for c in self._connections if c.usable and not c.busy), None)
+        fresh = await self._connect(1, deadline_s) if free is None else [free]
+        if isinstance(fresh, Failure):
+            return _unsent(payload, fresh, method, path)
+        connection = fresh[0]
+        connection.busy, reused = True, connection.used
+        connection.abort_when = abort_when
+        exchange = await connection.exchange(wire, payload, deadline_s, self.limit_bytes, method, path)
+        connection.busy = False
+        if not connection.usable and connection in self._connections:
+            self._connections.remove(connection)
+        if reused and _closed(exchange) and abort_when is None:
+            return await self._again(payload, wire, deadline_s, method, path)
+        return exchange
+
+    async def _again(self, payload: bytes, wire: bytes, deadline_s: float, method: str, path: str) -> Exchange:
+        # A server may close an idle connection at the moment it is used again. That is keep-alive's own race and no
+        # fault of the engine: what counts is what a fresh connection gets.
+        connected = await self._connect(1, deadline_s)
+        if isinstance(connected, Failure):
+            return _unsent(payload, connected, method, path)
+        connected[0].busy = True
+        exchange = await connected[0].exchange(wire, payload, deadline_s, self.limit_bytes, method, path)
+        connected[0].busy = False
+        return exchange
+
     def close(self) -> None:
         for connection in self._connections:
             if connection.transport is not None:
@@ -133,15 +181,9 @@ class LoadClient:
     async def _one(self, connection: _Connection, wire: bytes, payload: bytes, deadline_s: float) -> Exchange:
         reused = connection.used
         exchange = await connection.exchange(wire, payload, deadline_s, self.limit_bytes)
-        closed = exchange.status is None and exchange.failure is not None and exchange.failure.layer != "timeout"
-        if not (reused and closed):
+        if not (reused and _closed(exchange)):
             return exchange
-        # A server may close an idle connection at the moment it is used again. That is keep-alive's own race and no
-        # fault of the engine: what counts is what a fresh connection gets.
-        connected = await self._connect(1, deadline_s)
-        if isinstance(connected, Failure):
-            return _unsent(payload, connected)
-        return await connected[0].exchange(wire, payload, deadline_s, self.limit_bytes)
+        return await self._again(payload, wire, deadline_s, "POST", _PATH)
 
     async def _connect(self, count: int, deadline_s: float) -> list[_Connection] | Failure:
         """So many further connections, or why not; none when `count` is not positive."""
@@ -168,9 +210,13 @@ class LoadClient:
         return fresh
 
 
-def _unsent(payload: bytes, failure: Failure) -> Exchange:
+def _unsent(payload: bytes, failure: Failure, method: str = "POST", path: str = _PATH) -> Exchange:
     now_s = time.monotonic()
-    return Exchange("POST", _PATH, payload, now_s, now_s, failure=failure)
+    return Exchange(method, path, payload, now_s, now_s, failure=failure)
+
+
+def _closed(exchange: Exchange) -> bool:
+    return exchange.status is None and exchange.failure is not None and exchange.failure.layer != "timeout"
 
 
 class SelfCheck:

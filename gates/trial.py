@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gates.wire import Exchange
 
 MAX_RETRIES: Final = 2
-_RETRY_PAUSE_S: Final = 0.5
+RETRY_PAUSE_S: Final = 0.5
 # Ten times what the longest answer that a gate asks for takes on the wire.
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
@@ -95,11 +95,11 @@ class Trial:
         for attempt in range(MAX_RETRIES + 1):
             allowed_s = self._allowed_s(timeout_s)
             exchange = self.endpoint.chat(body, timeout_s=allowed_s, limit_bytes=_MAX_ANSWER_BYTES)
-            if attempt == MAX_RETRIES or not _worth_a_retry(exchange) or self.remaining_s() < _RETRY_PAUSE_S * 2:
+            if attempt == MAX_RETRIES or not worth_a_retry(exchange) or self.remaining_s() < RETRY_PAUSE_S * 2:
                 break
             self.retries += 1
-            time.sleep(_RETRY_PAUSE_S)
-        self._guard(exchange)
+            time.sleep(RETRY_PAUSE_S)
+        self.guard(exchange)
         reply = read_reply(exchange, streamed=streamed)
         answer = Answer(body, exchange, reply, invariants.breaches(reply, body))
         self.answers.append(answer)
@@ -114,12 +114,23 @@ class Trial:
         rule: str = "",
         exchanges: list[Exchange] | None = None,
         measurements: Mapping[str, Any] | None = None,
+        warn: bool = False,
+        waived: str | None = None,
     ) -> None:
         """Decide one check. `exchanges` become its evidence."""
         sentence = self.evidence.redactor.text(sentence)
         files = self.evidence.write(check_id, rule or sentence, sentence, exchanges) if exchanges else []
         self._add(
-            Check(id=check_id, verdict=verdict, sentence=sentence, evidence=files, measurements=measurements or {})
+            Check(
+                id=check_id,
+                verdict=verdict,
+                sentence=sentence,
+                evidence=files,
+                measurements=measurements or {},
+                rule=rule,
+                warn=warn,
+                waived=waived,
+            )
         )
 
     def skip(self, check_id: str, why: str) -> None:
@@ -128,7 +139,7 @@ class Trial:
 
     def say(self, sentence: str) -> None:
         """A line of progress."""
-        self._progress({"sentence": self.evidence.redactor.text(sentence)})
+        self.progress_line({"sentence": self.evidence.redactor.text(sentence)})
 
     def verdict(self, passed: str) -> Verdict:
         """The verdict on all checks so far; `passed` is the sentence when nothing speaks against the engine."""
@@ -159,7 +170,8 @@ class Trial:
             raise DeadlineError
         return min(timeout_s, remaining_s)
 
-    def _guard(self, exchange: Exchange) -> None:
+    def guard(self, exchange: Exchange) -> None:
+        """Raises for an answer after which nothing more can be asked: no key, no such model, no time."""
         if exchange.status in (401, 403):
             raise CannotJudgeError(needs_key(exchange.status, self.request.api_key_env, self.endpoint.api_key))
         hint = refusal_hint(exchange, self.endpoint, self.request.model, timeout_s=10.0)
@@ -171,11 +183,12 @@ class Trial:
 
     def _add(self, check: Check) -> None:
         self.checks.append(check)
-        self._progress(
+        self.progress_line(
             {"check": check.id, "verdict": check.verdict, "sentence": check.sentence, "skipped": check.skipped}
         )
 
-    def _progress(self, fields: Mapping[str, Any]) -> None:
+    def progress_line(self, fields: Mapping[str, Any]) -> None:
+        """One JSON line on stderr; the gate's name and its time are added."""
         line = {"gate": self.request.gate, "elapsed_s": round(time.monotonic() - self.started_s, 3), **fields}
         self.progress.write(json.dumps(line, ensure_ascii=False) + "\n")
         self.progress.flush()
@@ -230,6 +243,7 @@ def _api_key(variable: str | None) -> str | None:
     return key
 
 
-def _worth_a_retry(exchange: Exchange) -> bool:
+def worth_a_retry(exchange: Exchange) -> bool:
+    """*Connection refused*, 429 and 503: the only answers after which the same is asked again."""
     refused = exchange.failure is not None and exchange.failure.layer == "port"
     return refused or exchange.status in (429, 503)

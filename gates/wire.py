@@ -222,7 +222,7 @@ def encode_request(
 
 
 def encode_body(body: Mapping[str, object]) -> bytes:
-    return json.dumps(body, ensure_ascii=False).encode()
+    return json.dumps(body, ensure_ascii=False).encode(errors="replace")
 
 
 def resolve(target: Target, timeout_s: float) -> tuple[str, int] | Failure:

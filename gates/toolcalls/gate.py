@@ -14,8 +14,9 @@ from gates import markers, tally
 from gates.contract import VerdictKind
 from gates.invariants import not_an_object
 from gates.strict import StrictModel, read_model
+from gates.text import folded, holds
 from gates.toolcalls import cases as catalogue
-from gates.toolcalls.cases import OwnCase, folded, holds
+from gates.toolcalls.cases import OwnCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable

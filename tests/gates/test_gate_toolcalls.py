@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from conftest import END, FIRST, USAGE, Engines, Judge, RawServer, Script, answer, chunk, failed_checks
 
-from gates.toolcalls.cases import BUILT_IN, holds
+from gates.text import holds
+from gates.toolcalls.cases import BUILT_IN
 from gates.toolcalls.gate import arguments_problem
 from launch.engines.emulator.testing import emulator
 

@@ -1,0 +1,221 @@
+"""Asks the engine: many conversations at once; every answer is kept with its bytes, meaning and broken rules."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from gates import invariants
+from gates.acceptance.check import NONCE, Sample
+from gates.load_client import LoadClient
+from gates.reply import read_reply
+from gates.toolwire import Breach
+from gates.trial import MAX_RETRIES, RETRY_PAUSE_S, Answer, DeadlineError, Trial, worth_a_retry
+from gates.wire import encode_body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gates.capability import Capability
+    from gates.wire import Exchange
+
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+_SILENT_AFTER: Final = 6
+
+
+class SilentError(Exception):
+    """The engine does not answer any more: more questions would only burn the deadline."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Settings of the gate that concern single requests."""
+
+    timeout_s: float = 120.0
+    max_tokens: int = 1024
+    thinking_max_tokens: int = 4096
+
+
+@dataclass
+class Asker:
+    """One endpoint and everything that was asked of it. Use it inside one event loop.
+
+    Raises in every question: `DeadlineError` when the gate's time is up, `SilentError` when the engine is gone,
+    `CannotJudgeError` and `WrongModelError` as `gates.trial` says.
+    """
+
+    trial: Trial
+    limits: Limits = field(default_factory=Limits)
+    concurrency: int = 8
+    by_sample: dict[tuple[str, int], list[Answer]] = field(default_factory=lambda: defaultdict(list))
+    requests: int = 0
+    _nonces: set[str] = field(default_factory=set)
+    _silent: int = 0
+
+    def __post_init__(self) -> None:
+        self.client = LoadClient(self.trial.endpoint, MAX_ANSWER_BYTES)
+        self._room = asyncio.Semaphore(self.concurrency)
+
+    @property
+    def model(self) -> str:
+        return self.trial.request.model
+
+    @property
+    def capability(self) -> Capability:
+        return self.trial.capability
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """One conversation's place among those that run at once."""
+        async with self._room:
+            yield
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    async def chat(
+        self,
+        sample: Sample,
+        messages: Sequence[Mapping[str, Any]] | str,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        **keys: Any,
+    ) -> Answer:
+        """Ask in the way the sample says. `messages` may be the user's text alone, which then gets its nonce.
+
+        `keys` go into the body as they are and win over what the sample says; None takes a key out.
+        """
+        return await self.send(sample, self.body(sample, messages, tools=tools, **keys))
+
+    def body(
+        self,
+        sample: Sample,
+        messages: Sequence[Mapping[str, Any]] | str,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        **keys: Any,
+    ) -> dict[str, Any]:
+        """The body of `chat`, for those who want to change it further."""
+        if isinstance(messages, str):
+            messages = [user(sample, messages)]
+        thinks = self.capability.may_think and sample.thinking is not False
+        wanted = self.limits.thinking_max_tokens if thinks else self.limits.max_tokens
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": list(messages),
+            "max_tokens": self.capability.room(wanted),
+        }
+        if tools:
+            body |= {"tools": list(tools), "tool_choice": "auto"}
+        if sample.thinking is not None and self.capability.thinking == "switch":
+            body |= self.capability.thinking_on if sample.thinking else self.capability.thinking_off
+        if sample.greedy:
+            body |= {"temperature": 0, "seed": 42}
+        if sample.streamed:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body |= keys
+        return {key: value for key, value in body.items() if value is not None}
+
+    async def send(self, sample: Sample, body: Mapping[str, Any]) -> Answer:
+        """Ask exactly this. Only *connection refused*, 429 and 503 are asked again, at most twice."""
+        self._nonces.update(NONCE.findall(sample.nonce))
+        payload = encode_body(body)
+        exchange = await self._exchange(payload)
+        await asyncio.to_thread(self.trial.guard, exchange) if exchange.status in _GUARDED else None
+        reply = read_reply(exchange, streamed=bool(body.get("stream")))
+        text = f"{reply.content}\n{reply.reasoning}\n" + "\n".join(call.arguments for call in reply.calls)
+        breaches = (*invariants.breaches(reply, body), *self._foreign(text, payload))
+        answer = Answer(body, exchange, reply, breaches)
+        self.trial.answers.append(answer)
+        self.by_sample[sample.check, sample.number].append(answer)
+        self._count_silence(answer)
+        return answer
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        payload: bytes | Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        abort_when: Callable[[int], bool] | None = None,
+    ) -> Exchange:
+        """Any request, its answer unjudged: nothing about it counts towards the invariants."""
+        data = payload if isinstance(payload, bytes) else b"" if payload is None else encode_body(payload)
+        self.requests += 1
+        return await self.client.one(
+            data, deadline_s=self._until_s(timeout_s), method=method, path=path, abort_when=abort_when
+        )
+
+    async def liveness(self, sample: Sample) -> str | None:
+        """A small question that any living engine answers within ten seconds; what is wrong, or None."""
+        asked = sample.asked(streamed=False, thinking=None, salt=f"{sample.salt}alive{self.requests}")
+        body = self.body(asked, f"Reply with only the following code: {asked.nonce}")
+        exchange = await self.raw("POST", "/v1/chat/completions", body, timeout_s=10.0)
+        if exchange.failure is not None:
+            return f"afterwards the engine does not answer: {exchange.failure.sentence}"
+        if exchange.status != 200:
+            return f"afterwards the engine answers HTTP {exchange.status} to a plain question"
+        reply = read_reply(exchange, streamed=False)
+        if not (reply.content.strip() or reply.reasoning.strip()):
+            return "afterwards the engine's answer to a plain question is empty"
+        return None
+
+    def remaining_s(self) -> float:
+        return self.trial.remaining_s()
+
+    def elsewhere(self, trial: Trial) -> Asker:
+        """The same kind of asker for another endpoint."""
+        return replace(self, trial=trial, by_sample=defaultdict(list), requests=0, _nonces=set(), _silent=0)
+
+    def close(self) -> None:
+        self.client.close()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _until_s(self, timeout_s: float | None = None) -> float:
+        remaining_s = self.trial.remaining_s()
+        if remaining_s <= 0:
+            raise DeadlineError
+        return time.monotonic() + min(timeout_s or self.limits.timeout_s, remaining_s)
+
+    async def _exchange(self, payload: bytes) -> Exchange:
+        for attempt in range(MAX_RETRIES + 1):
+            self.requests += 1
+            exchange = await self.client.one(payload, deadline_s=self._until_s())
+            if attempt == MAX_RETRIES or not worth_a_retry(exchange):
+                break
+            self.trial.retries += 1
+            await asyncio.sleep(RETRY_PAUSE_S)
+        if exchange.failure is not None and exchange.failure.layer == "timeout" and self.trial.remaining_s() <= 0:
+            # The gate's own end cut the wait short: this says nothing about the engine.
+            raise DeadlineError
+        return exchange
+
+    def _foreign(self, text: str, payload: bytes) -> list[Breach]:
+        """Nonces of other requests: an answer that was meant for somebody else."""
+        foreign = [n for n in NONCE.findall(text) if n in self._nonces and n.encode() not in payload]
+        return [Breach("O06", f"the answer holds {foreign[0]}, which only another request held")] if foreign else []
+
+    def _count_silence(self, answer: Answer) -> None:
+        lost = any(breach.rule == "P08" for breach in answer.breaches) and not answer.reply.answered
+        self._silent = self._silent + 1 if lost else 0
+        if self._silent >= max(_SILENT_AFTER, self.concurrency):
+            raise SilentError(answer.first_problem or "no answer")
+
+
+_GUARDED: Final = (400, 401, 403, 404)
+
+
+def user(sample: Sample, text: str) -> dict[str, Any]:
+    """A user's message with the sample's nonce in front."""
+    return {"role": "user", "content": f"[ref {sample.nonce}] {text}"}
+
+
+def result(call_id: str, content: Any) -> dict[str, Any]:
+    """A tool's message."""
+    return {"role": "tool", "tool_call_id": call_id, "content": content}

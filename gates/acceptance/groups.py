@@ -1,0 +1,12 @@
+"""The groups of checks, in the order in which a run asks them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gates.acceptance import calls
+
+if TYPE_CHECKING:
+    from gates.acceptance.check import Check
+
+ALL: Final[tuple[Check, ...]] = (*calls.CHECKS,)

@@ -1,0 +1,49 @@
+"""All checks, in the order in which they are asked: deterministic and cheap ones first, those that may hurt last."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from gates.errors import UnknownGateError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gates.acceptance.check import Check
+
+GROUPS = {
+    "P": "protocol",
+    "J": "tool calls",
+    "F": "result feedback and several turns",
+    "T": "thinking",
+    "O": "output sanity",
+    "A": "accuracy",
+}
+
+
+@cache
+def checks() -> tuple[Check, ...]:
+    """Every check of every group. Imported when asked for: most commands need none."""
+    from gates.acceptance import groups
+
+    return groups.ALL
+
+
+def find(check_id: str) -> Check:
+    """Raises `UnknownGateError`."""
+    known = {check.id: check for check in checks()}
+    if check_id not in known:
+        raise UnknownGateError(f"There is no check {check_id!r}; {nearest(check_id, known)}")
+    return known[check_id]
+
+
+def select(words: Iterable[str]) -> frozenset[str]:
+    """Check ids and group letters as ids. Raises `UnknownGateError`."""
+    chosen: set[str] = set()
+    for word in words:
+        if word in GROUPS:
+            chosen |= {check.id for check in checks() if check.group == word}
+        else:
+            chosen.add(find(word).id)
+    return frozenset(chosen)
