@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,9 +73,24 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
     chosen = profile if isinstance(profile, Profile) else load(profile)
     if only:
         chosen = chosen.only(only)
-    directory = evidence_dir or Path(tempfile.mkdtemp(prefix="cutover-evidence-"))
-    subject = Subject(endpoint, model, directory.absolute(), api_key_env, capability, baseline, engine, metrics_url)
-    return _run(subject, chosen, on_progress, cancel)
+    with _evidence_in(evidence_dir) as directory:
+        subject = Subject(endpoint, model, directory, api_key_env, capability, baseline, engine, metrics_url)
+        report = _run(subject, chosen, on_progress, cancel)
+    return report if directory.is_dir() else replace(report, evidence_dir="")
+
+
+@contextlib.contextmanager
+def _evidence_in(wanted: Path | None) -> Iterator[Path]:
+    """The directory for evidence, absolute. One that nobody asked for goes again when nothing was left in it."""
+    if wanted is not None:
+        yield wanted.absolute()
+        return
+    directory = Path(tempfile.mkdtemp(prefix="cutover-evidence-"))
+    try:
+        yield directory
+    finally:
+        if not any(path.is_file() for path in directory.rglob("*")):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _run(subject: Subject, profile: Profile, on_progress: Progress | None, cancel: threading.Event | None) -> RunReport:
