@@ -31,6 +31,8 @@ class GateOrder:
     capability: Mapping[str, Any]
     baseline: Mapping[str, Any] | None
     engine: str
+    live_endpoint: str | None = None
+    live_model: str | None = None
 
 
 class GateRunner:
@@ -55,6 +57,8 @@ class GateRunner:
             deadline_s=deadline_s,
             evidence_dir=str(evidence),
             engine=order.engine or None,
+            live_endpoint=order.live_endpoint,
+            live_model=order.live_model,
         )
         command = order.step.get("command") or (sys.executable, "-m", "gates", gate)
         try:

@@ -123,6 +123,7 @@ class RealWorld:
     def _run_gate(self, action: actions.RunGate, state: State) -> Outcome:
         rollout = state.rollouts[action.rollout]
         release = state.releases[rollout.release]
+        live = state.releases[state.live.release] if state.live is not None else None
         order = GateOrder(
             endpoint=f"http://{self.config.preview}",
             model=release.serves[0],
@@ -130,6 +131,8 @@ class RealWorld:
             capability=release.capability,
             baseline=baseline(state, rollout, action.gate),
             engine=release.engine,
+            live_endpoint=f"http://{self.config.public}" if live is not None else None,
+            live_model=live.serves[0] if live is not None else None,
         )
         return self.gates.start(action.run, action.gate, order)
 

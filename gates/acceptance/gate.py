@@ -13,7 +13,7 @@ from pydantic import Field
 from gates import load_client
 from gates.acceptance import register
 from gates.acceptance.asker import Asker, Limits, SilentError
-from gates.acceptance.check import Tier
+from gates.acceptance.check import Relative, Tier
 from gates.acceptance.decide import Decision, decide
 from gates.acceptance.every_answer import judge_every_answer
 from gates.acceptance.rerun import MAX_RERUNS, look_into
@@ -119,6 +119,7 @@ class _Judgement:
         )
         self.trial.measurements |= {"seed": self.seed, "tier": settings.tier}
         try:
+            await self._measure_production()
             await self._ask()
         except SilentError as silent:
             self.trial.check("silent", VerdictKind.FAIL, f"the engine does not answer any more: {silent}")
@@ -127,6 +128,24 @@ class _Judgement:
             self.asker.close()
             if self.live is not None:
                 self.live.close()
+
+    async def _measure_production(self) -> None:
+        """The same questions to production first, where nothing is known of it: what is only relative needs them."""
+        if self.live is None or self.surroundings.baseline or self.tier is Tier.SMOKE:
+            return
+        relative = [c for c in self.chosen if isinstance(c.rule, Relative) and not (c.exclusive or c.destructive)]
+        shown = {}
+        for check in relative:
+            self.trial.say(f"production first: {check.id}")
+            try:
+                tries = await run_tries(check, self.live, self.seed, self.tier)
+            except SilentError as silent:
+                self.trial.skip("production", f"production does not answer, so nothing is compared with it: {silent}")
+                return
+            if tries.skipped is None:
+                shown[check.id] = {"n": len(tries.done), "right": tries.right}
+        self.trial.measurements["production"] = shown
+        self.surroundings = replace(self.surroundings, baseline={"checks": shown})
 
     async def _ask(self) -> None:
         try:

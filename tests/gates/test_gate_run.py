@@ -160,6 +160,8 @@ def test_the_request_is_the_contract(tmp_path: Path) -> None:
         "evidence_dir": str(tmp_path / "evidence" / "mine"),
         "engine": None,
         "metrics_url": None,
+        "live_endpoint": None,
+        "live_model": None,
     }
     assert os.path.isdir(request["evidence_dir"])  # noqa: PTH112 - a string of the contract
 
