@@ -1,0 +1,222 @@
+"""After the switch: the bake, the ways back, and what makes them be taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core import actions as act
+from controller.core.records import AttemptState, Freeze, Phase
+from controller.core.route import SlotState, Traffic
+from controller.core.seen import Life
+from controller.core.table import Event
+
+
+def test_degrading_candidate_is_rolled_back_onto_the_warm_release(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.run(lambda: box.state.rollouts[rollout].bake.samples >= 2)
+    box.world.processes["two-a-2"].silent = True
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    assert "rollback_s" not in box.state.rollouts[rollout].times or box.state.rollouts[rollout].times["rollback_s"] >= 0
+    box.settle()
+    assert box.state.live.release == "one@00000000"
+    assert box.state.previous is None
+    assert box.running() == {"one@00000000"}
+    assert box.state.attempts["one-a-1"].pid == 101  # the very same process
+
+
+@pytest.mark.parametrize("kind", ["errors_5xx", "truncated"])
+def test_bake_judges_failures_that_keep_coming(box, release, kind):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    while box.phase(rollout) is Phase.BAKING:
+        samples = box.state.rollouts[rollout].bake.samples
+        box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=1000 * (samples + 1), **{kind: samples + 1})
+
+        def moved(samples=samples):
+            return box.state.rollouts[rollout].bake.samples > samples or box.phase(rollout) is not Phase.BAKING
+
+        box.run(moved)
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+
+
+def test_bake_judges_a_share_of_failures_that_the_release_before_did_not_have(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=100, errors_5xx=5)
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+
+
+def test_one_failed_request_is_an_incident(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=100, errors_5xx=1)
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
+def test_bake_judges_the_time_to_first_byte(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.traffic["one-a-1"] = Traffic("one-a-1", first_byte_s=(0.2,) * 30)
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.traffic["two-a-2"] = Traffic("two-a-2", requests=30, first_byte_s=(2.0,) * 30)
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+
+
+def test_bake_judges_how_long_a_probe_takes(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.state.rollouts[rollout].bake.samples >= 2)
+    box.world.processes["two-a-2"].ttft_s = 0.6
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    moves = [e.why for e in box.journal.entries(rollout=rollout) if e.action == "Move"]
+    assert "probes wait 600 ms for their first token, before it was 100 ms" in moves[-1]
+
+
+def test_one_slow_probe_is_an_anecdote(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.state.rollouts[rollout].bake.samples >= 2)
+    box.world.processes["two-a-2"].ttft_s = 5.0
+    box.run(lambda: box.state.rollouts[rollout].bake.samples >= 3)
+    box.world.processes["two-a-2"].ttft_s = 0.1
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
+def test_death_in_the_bake_rolls_back_at_once(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.processes["two-a-2"].life = Life.EXITED
+    began_s = box.world.clock_s
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    assert box.world.clock_s - began_s <= 1.0
+
+
+def test_rollback_never_onto_a_dead_release(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.world.cannot_start["a"] = "the model file is gone"
+    box.world.processes["two-a-2"].silent = True
+    assert box.finish(rollout) is Phase.ROLLBACK_FAILED
+    assert box.state.live.release == "two@00000000", "what serves stays"
+
+
+def test_dead_previous_is_started_again_when_the_bake_fails(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.world.processes["two-a-2"].silent = True
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    assert box.state.live.release == "one@00000000"
+    box.settle()
+    assert box.running() == {"one@00000000"}
+
+
+def test_manual_rollback_warm_and_again_forward(box, release):
+    box.finish(box.propose(release("one")))
+    box.finish(box.propose(release("two")))
+    began_s = box.world.clock_s
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.world.clock_s - began_s <= 1.0
+    assert (box.state.live.release, box.state.previous.release) == ("one@00000000", "two@00000000")
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.state.live.release == "two@00000000"
+
+
+def test_manual_rollback_cold(box, release):
+    box.finish(box.propose(release("one")))
+    box.finish(box.propose(release("two")))
+    box.world.verdicts["toolcalls"] = ["fail"]
+    box.finish(box.propose(release("three")))  # one gave way for it
+    box.settle()
+    assert box.running() == {"two@00000000"}
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.state.live.release == "one@00000000"
+    assert box.running() == {"one@00000000", "two@00000000"}
+
+
+def test_cold_rollback_waits_for_cards_that_are_being_given_back(box, release):
+    box.finish(box.propose(release("one")))
+    box.finish(box.propose(release("two")))
+    box.world.stop_s = 20.0
+    third = box.propose(release("three"))  # one gives way for it
+    box.run(lambda: box.phase(third) is Phase.BAKING)
+    box.world.processes["three-a-3"].silent = True
+    assert box.finish(third) is Phase.ROLLED_BACK
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.state.live.release == "one@00000000"
+
+
+def test_rollback_aborts_a_running_proposal(box, release):
+    box.finish(box.propose(release("one", gpus=1)))
+    box.finish(box.propose(release("two", gpus=1)))
+    third = box.propose(release("three", gpus=1))
+    box.run(lambda: box.phase(third) is Phase.STARTING)
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.phase(third) is Phase.ABORTED
+
+
+def test_rollback_filed_while_a_proposal_is_being_accepted_does_not_wait_for_it(box, release):
+    """The decision to accept was made before the rollback was filed, and journaled after it."""
+    box.finish(box.propose(release("one")))
+    box.finish(box.propose(release("two")))
+    third = box.propose(release("three"))
+    rollback = box.rollback()
+    box.journal.begin(act.Move(third, Event.ACCEPTED), "its turn", box.world.now())
+    assert box.finish(rollback) is Phase.ROLLED_BACK
+    assert box.phase(third) is Phase.ABORTED
+    assert box.state.live.release == "one@00000000"
+
+
+def test_a_candidate_that_fell_silent_before_the_switch_is_not_switched_to(box, release):
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"), require_approval=True)
+    box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
+    box.world.heard_until_s["two-a-2"] = box.world.clock_s
+    box.ask(act.Approve(rollout, "boss"))
+    assert box.finish(rollout) is Phase.FAILED
+    assert box.state.live.release == "one@00000000"
+
+
+def test_a_bake_ends_well_only_with_tokens_seen_since_the_switch(box, release):
+    """Probes that hang have not failed yet when a short bake is over."""
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"), bake_s=5.0)
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.world.heard_until_s["two-a-2"] = box.world.clock_s
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    assert box.state.live.release == "one@00000000"
+
+
+def test_freeze_holds_the_queue_and_not_the_rollback(box, release):
+    box.finish(box.propose(release("one")))
+    box.finish(box.propose(release("two")))
+    box.ask(act.SetFreeze(Freeze("boss", "demo day", 0.0)))
+    waiting = box.propose(release("three"))
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.phase(waiting) is Phase.QUEUED
+    box.ask(act.SetFreeze(None))
+    assert box.finish(waiting) is Phase.PROMOTED
+
+
+def test_a_rollback_takes_back_what_still_drains_after_a_stop(box, release):
+    """Waiting for the last stream first would be dark for half an hour, and then fail at the deadline."""
+    box.finish(box.propose(release("one")))
+    slot = box.state.attempts["one-a-1"].slot
+    box.world.in_flight[slot] = 1
+    box.ask(act.StandDown("boss"))
+    box.run(lambda: box.state.attempts["one-a-1"].state is AttemptState.RETIRING)
+    began_s = box.world.clock_s
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.world.clock_s - began_s < 10
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.READY
+    assert {s.attempt: s.state for s in box.world.route.public} == {"one-a-1": SlotState.READY}

@@ -1,0 +1,181 @@
+"""What is live: watched, revived, restarted, stopped, and when somebody has to be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.core import actions as act
+from controller.core.records import AttemptState, Kind, Phase
+from controller.core.route import Mode, SlotState
+from controller.core.seen import Life
+from controller.loop import Loop
+from controller.store.journal import Journal
+
+
+def test_live_that_dies_is_started_again_within_the_budget(box, release):
+    box.finish(box.propose(release("one")))
+    end_s = box.world.clock_s + box.loop.policy.restart_window_s / 2
+    while box.world.clock_s < end_s:
+        if not box.loop.step():
+            box.world.clock_s += 0.5
+        for name, process in box.world.processes.items():
+            if box.state.attempts[name].state is AttemptState.READY:
+                process.life = Life.EXITED
+    starts = [a for a in box.state.attempts.values() if a.release == "one@00000000"]
+    assert len(starts) == 1 + box.loop.policy.restart_budget
+    assert box.state.live.release == "one@00000000"
+
+
+def test_live_that_is_started_again_and_hangs_is_given_up_and_does_not_block_its_successor(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.start_s = 1e9
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.run(lambda: "one-a-2" in box.world.processes)
+    box.world.start_s = 5.0
+    box.run(lambda: "one-a-3" in box.world.processes)
+    assert "its start took longer than 1200 s" in box.state.attempts["one-a-2"].why
+    assert box.finish(box.propose(release("two"))) is Phase.PROMOTED
+
+
+def test_live_is_not_started_again_on_cards_that_somebody_holds_by_now(box, release):
+    box.loop.policy = replace(box.loop.policy, restart_budget=0)
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.settle()
+    rollout = box.propose(release("two"), require_approval=True)
+    box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
+    box.world.clock_s += box.loop.policy.restart_window_s
+    assert box.loop.step() is False, "it waits, and does not spin"
+    box.ask(act.Approve(rollout, "boss"))
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
+def test_reboot_brings_live_back(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.reboot()
+    box.settle()
+    assert box.running() == {"one@00000000"}
+    assert [slot.state for slot in box.world.route.public] == [SlotState.READY]
+
+
+def test_restart_of_the_daemon_adopts(box, release, tmp_path):
+    box.finish(box.propose(release("one")))
+    box.journal.close()
+    box.journal = Journal(tmp_path / "journal.sqlite")
+    box.loop = Loop(box.journal, box.world, box.loop.policy)
+    before = len(box.world.done)
+    box.settle()
+    assert box.world.done[before:] == []
+    assert box.state.attempts["one-a-1"].pid == 101
+
+
+def test_restart_kind_brings_fresh_processes_and_keeps_previous(box, release):
+    box.finish(box.propose(release("one", gpus=1)))
+    box.finish(box.propose(release("two", gpus=1)))
+    again = box.propose(release("two", gpus=1), Kind.RESTART)
+    assert box.finish(again) is Phase.PROMOTED
+    box.settle()
+    assert box.state.live.rollout == again
+    assert box.state.previous.release == "one@00000000"
+    assert box.state.attempts["two-a-2"].state is AttemptState.STOPPED
+
+
+def test_a_restart_that_waited_is_refused_when_something_else_is_live_by_then(box, release):
+    """It was judged by `health` only, and would put back a release that nobody asked for."""
+    box.finish(box.propose(release("one")))
+    second = box.propose(release("two"))
+    restart = box.propose(release("one"), Kind.RESTART)
+    assert box.finish(second) is Phase.PROMOTED
+    assert box.finish(restart) is Phase.REFUSED
+    assert box.state.live.release == "two@00000000"
+
+
+def test_router_starts_after_its_engines_and_learns_a_revived_one(box, release):
+    box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
+    starts = [e.attempt for e in box.world.done if isinstance(e, act.StartAttempt)]
+    assert starts == ["pair-a-1", "pair-b-2", "pair-router-3"]
+    router = box.state.attempts["pair-router-3"]
+    assert router.workers == (box.state.attempts["pair-a-1"].port, box.state.attempts["pair-b-2"].port)
+    assert [slot.attempt for slot in box.world.route.public] == ["pair-router-3"]
+    box.world.processes["pair-b-2"].life = Life.EXITED
+    box.settle()
+    ready = {a.instance: a for a in box.state.attempts.values() if a.state is AttemptState.READY}
+    assert set(ready) == {"a", "b", "router"}
+    assert set(ready["router"].workers) == {ready["a"].port, ready["b"].port}
+
+
+def test_a_router_that_learns_a_revived_engine_leaves_no_gap(box, release):
+    """Its streams may run for an hour: until they are through, somebody has to take new requests."""
+    box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
+    box.world.in_flight[box.state.attempts["pair-router-3"].slot] = 1
+    box.world.processes["pair-b-2"].life = Life.EXITED
+
+    def successor_serves():
+        assert SlotState.READY in {slot.state for slot in box.world.route.public}
+        return box.state.attempts["pair-router-3"].state is AttemptState.RETIRING
+
+    box.run(successor_serves)
+    box.settle()
+    states = {slot.attempt: slot.state for slot in box.world.route.public}
+    assert states == {"pair-router-3": SlotState.DRAIN, "pair-router-5": SlotState.READY}
+
+
+def test_stop_takes_production_down_and_keeps_the_way_back(box, release):
+    box.finish(box.propose(release("one")))
+    box.ask(act.StandDown("tester"))
+    box.settle()
+    assert box.state.live is None
+    assert box.world.route.mode is Mode.REFUSE
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert box.state.live.release == "one@00000000"
+
+
+def test_live_that_is_healthy_and_silent_is_replaced(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].silent = True
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
+    assert "no token for" in box.state.attempts["one-a-1"].why
+    assert box.running() == {"one@00000000"}
+
+
+def test_live_that_computes_and_does_not_answer_is_busy_not_down(box, release):
+    """A prefill of 100,000 tokens holds the first token of everybody for minutes (field notes §1)."""
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].silent = True
+    box.world.processes["one-a-1"].computing = True
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.READY
+    box.world.processes["one-a-1"].computing = False
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
+
+
+def test_an_engine_whose_shim_was_killed_serves_on_and_somebody_is_told(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].life = Life.STRAYS
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.READY
+    assert "the shim of one-a-1 is dead" in box.loop.alarms[0]
+    box.world.processes["one-a-1"].silent = True
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
+
+
+def test_live_that_is_down_for_good_is_an_alarm(box, release):
+    box.finish(box.propose(release("one")))
+    for _ in range(400):
+        if not box.loop.step():
+            box.world.clock_s += 0.5
+        for name, process in box.world.processes.items():
+            if box.state.attempts[name].state is AttemptState.READY:
+                process.life = Life.EXITED
+    assert "live instance a is down and is not started again" in box.loop.alarms[0]
+
+
+def test_a_stop_that_does_not_end_is_an_alarm(box, release):
+    box.world.stop_s = 1e9
+    box.finish(box.propose(release("one")))
+    box.ask(act.StandDown("tester"))
+    box.settle()
+    assert "one-a-1 does not end since" in box.loop.alarms[0]
