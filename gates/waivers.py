@@ -143,7 +143,7 @@ def _notice(waiver: Waiver, checks: tuple[Seen, ...], today: date) -> Notice:
     used = any(waiver.covers(one) for one in mine)
     until = waiver.expires.isoformat()
     if today > waiver.expires:
-        now = "the check still fails, and this lets nothing through" if used else "take it out of the profile"
+        now = "the check still fails" if used else "take it out of the profile"
         return Notice(
             waiver, State.EXPIRED, f"{waiver.check}: the waiver expired on {until}; {now} (it was: {waiver.reason})"
         )
