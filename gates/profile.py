@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from pydantic import Field
 from gates import catalog
 from gates.errors import GateUsageError, UnknownGateError, nearest
 from gates.strict import StrictModel, read_model
+from gates.waivers import read_waivers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,7 +109,19 @@ def _step(step: _Step, file: _File, where: str) -> GateStep:
         raise GateUsageError(f"{where}: {step.name!r} is the name of a built-in gate; call your program otherwise.")
     stop_early = file.stop_early if step.stop_early is None else step.stop_early
     command = tuple(step.run) if step.run else None
-    return GateStep(step.name, command, step.deadline_s, step.settings, step.observe, stop_early)
+    settings = _with_waivers(step, where) if step.run is None and "waivers" in step.settings else step.settings
+    return GateStep(step.name, command, step.deadline_s, settings, step.observe, stop_early)
+
+
+def _with_waivers(step: _Step, where: str) -> Mapping[str, Any]:
+    """The settings with their waivers read (a wrong one must be told before the night) and as plain data."""
+    from gates.acceptance import register
+    from gates.invariants import RULES
+
+    known = {*(check.id for check in register.checks()), *RULES}
+    today = datetime.now(UTC).date()
+    waivers = read_waivers(step.settings["waivers"], today, f"{where}: gate {step.name}", known)
+    return {**step.settings, "waivers": [waiver.model_dump(mode="json", exclude_none=True) for waiver in waivers]}
 
 
 def _read(path: Path) -> str:

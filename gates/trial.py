@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from gates import invariants
+from gates import invariants, waivers
 from gates.capability import Capability, read_capability
 from gates.contract import Check, Verdict, VerdictKind, combined
 from gates.endpoint import Endpoint
 from gates.errors import GateUsageError
 from gates.evidence import Evidence, Redactor
 from gates.reply import Reply, error_text, read_reply
+from gates.waivers import Mode, Seen, Waiver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +83,7 @@ class Trial:
     answers: list[Answer] = field(default_factory=list)
     measurements: dict[str, Any] = field(default_factory=dict)
     retries: int = 0
+    waivers: tuple[Waiver, ...] = ()
 
     def remaining_s(self) -> float:
         return self.ends_at_s - time.monotonic()
@@ -115,11 +117,13 @@ class Trial:
         exchanges: list[Exchange] | None = None,
         measurements: Mapping[str, Any] | None = None,
         warn: bool = False,
-        waived: str | None = None,
     ) -> None:
-        """Decide one check. `exchanges` become its evidence."""
+        """Decide one check. `exchanges` become its evidence. A failure that a waiver covers is shown and passes."""
         sentence = self.evidence.redactor.text(sentence)
         files = self.evidence.write(check_id, rule or sentence, sentence, exchanges) if exchanges else []
+        waiver = self._waiver(check_id, verdict, sentence, measurements or {})
+        if waiver is not None:
+            verdict, warn = VerdictKind.PASS, True
         self._add(
             Check(
                 id=check_id,
@@ -129,9 +133,29 @@ class Trial:
                 measurements=measurements or {},
                 rule=rule,
                 warn=warn,
-                waived=waived,
+                waived=waiver.words if waiver is not None else None,
             )
         )
+
+    def account_for_waivers(self) -> None:
+        """Say what became of every waiver, used or not."""
+        if not self.waivers:
+            return
+        seen = [
+            Seen(check.id, check.verdict is VerdictKind.FAIL or check.waived is not None, check.sentence, _mode(check))
+            for check in self.checks
+            if not check.skipped
+        ]
+        notices = waivers.account(self.waivers, seen, self.started_at.date())
+        self.measurements["waivers"] = [
+            {"check": notice.waiver.check, "state": notice.state, "sentence": notice.sentence} for notice in notices
+        ]
+
+    def _waiver(
+        self, check_id: str, verdict: VerdictKind, sentence: str, measurements: Mapping[str, Any]
+    ) -> Waiver | None:
+        seen = Seen(check_id, verdict is VerdictKind.FAIL, sentence, _mode_of(measurements))
+        return waivers.waiving(seen, self.waivers, self.started_at.date())
 
     def skip(self, check_id: str, why: str) -> None:
         """A check that does not apply: shown, never counted."""
@@ -192,6 +216,15 @@ class Trial:
         line = {"gate": self.request.gate, "elapsed_s": round(time.monotonic() - self.started_s, 3), **fields}
         self.progress.write(json.dumps(line, ensure_ascii=False) + "\n")
         self.progress.flush()
+
+
+def _mode(check: Check) -> Mode | None:
+    return _mode_of(check.measurements)
+
+
+def _mode_of(measurements: Mapping[str, Any]) -> Mode | None:
+    mode = measurements.get("mode")
+    return mode if mode in ("stream", "whole") else None
 
 
 def open_trial(request: GateRequest, progress: IO[str], *, age_s: float = 0.0) -> Trial:

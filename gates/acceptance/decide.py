@@ -35,6 +35,9 @@ def decide(tries: Tries, tier: Tier, before: Mapping[str, Any]) -> Decision:
         figures["lower_bound"] = round(wilson_lower(right, n), 4)
     if before:
         figures["production"] = {"n": before.get("n"), "right": before.get("right")}
+    modes = {one.sample.mode for one in tries.failures}
+    if len(modes) == 1 and len({one.sample.mode for one in tries.done}) == 2:
+        figures["mode"] = next(iter(modes))
     verdict, why = _ruled(tries, tier, before)
     sentence = f"right in {right} of {n}" + (f"; {why}" if why else "")
     if tries.failures:

@@ -23,6 +23,7 @@ from gates.contract import VerdictKind
 from gates.endpoint import Endpoint
 from gates.strict import StrictModel, read_model
 from gates.trial import CannotJudgeError, DeadlineError, WrongModelError
+from gates.waivers import read_waivers
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -52,6 +53,8 @@ class AcceptanceSettings(StrictModel):
     thinking_max_tokens: int = Field(default=4096, gt=0)
     seed: str = ""
     """The same seed asks the same questions; empty: new ones in every run."""
+    waivers: tuple[Mapping[str, Any], ...] = Field(default=(), strict=False)
+    """Known failures that are let through: `check`, `reason`, `expires`; `mode` and `fault` narrow one."""
     on_production: bool = False
     """The endpoint is production: nothing that loads or may hurt it."""
 
@@ -65,8 +68,13 @@ class SmokeSettings(AcceptanceSettings):
 def run(trial: Trial) -> Verdict:
     model = SmokeSettings if trial.request.gate == "smoke" else AcceptanceSettings
     settings = read_model(model, trial.request.profile, f"settings of gate {trial.request.gate}")
+    today = trial.started_at.date()
+    trial.waivers = read_waivers(settings.waivers, today, f"settings of gate {trial.request.gate}")
     judgement = _Judgement(trial, settings, _chosen(trial, settings))
-    load_client.run(judgement.all)
+    try:
+        load_client.run(judgement.all)
+    finally:
+        trial.account_for_waivers()
     return trial.verdict(f"{judgement.passed} checks passed, {judgement.asker.requests} requests")
 
 

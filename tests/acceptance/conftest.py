@@ -1,0 +1,59 @@
+"""What the tests of the acceptance checks share: emulated engines, and a gate run in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gates import program
+from gates.contract import GateRequest, Verdict, parse_verdict
+from launch.engines.emulator.testing import emulator
+
+Judge = Callable[..., Verdict]
+Engines = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    """URLs of emulated engines by their flags, each started once for the whole run and shared."""
+    with contextlib.ExitStack() as stack:
+        running: dict[tuple[str, ...], str] = {}
+
+        def url(*flags: str) -> str:
+            if flags not in running:
+                running[flags] = stack.enter_context(emulator(*flags, model="emu")).url
+            return running[flags]
+
+        yield url
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Judge:
+    """Run one built-in gate in this process, over the contract's own door."""
+
+    def run(gate: str, endpoint: str, *, model: str = "emu", deadline_s: float = 60.0, **fields: Any) -> Verdict:
+        request = GateRequest(
+            gate=gate,
+            endpoint=endpoint,
+            model=model,
+            deadline_s=deadline_s,
+            evidence_dir=str(tmp_path / "evidence" / gate),
+            **fields,
+        )
+        stdout, stderr = io.StringIO(), io.StringIO()
+        code = program.judge(gate, io.BytesIO(request.to_json().encode()), stdout, stderr)
+        assert "Traceback" not in stderr.getvalue(), stderr.getvalue()
+        verdict = parse_verdict(stdout.getvalue().encode(), gate)
+        assert verdict.exit_code == code
+        return verdict
+
+    return run
+
+
+def failed_checks(verdict: Verdict) -> set[str]:
+    return {check.id for check in verdict.checks if check.verdict == "fail"}

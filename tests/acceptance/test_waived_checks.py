@@ -1,0 +1,68 @@
+"""A waiver lets one known failure of the gate through, and is shown every time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gates.errors import GateUsageError
+from gates.profile import parse
+
+BROKEN = "bad-tool-arguments+no-stream"
+
+
+def in_days(days: int) -> str:
+    return (datetime.now(UTC).date() + timedelta(days=days)).isoformat()
+
+
+def profile(waivers: str) -> str:
+    return f"gates:\n  - name: acceptance\n    settings:\n      waivers:\n        - {waivers}\n"
+
+
+@pytest.mark.parametrize(
+    ("narrow", "verdict"),
+    [({}, "pass"), ({"mode": "whole"}, "pass"), ({"mode": "stream"}, "fail"), ({"fault": "no such words"}, "fail")],
+)
+def test_a_waiver_covers_what_it_says_and_no_more(judge, engines, narrow, verdict):
+    url = engines("--ttft-ms", "2", "--itl-ms", "0.2", "--fault", BROKEN)
+    waivers = [
+        {"check": "J01", "reason": "known", "expires": in_days(3), **narrow},
+        {"check": "J20", "reason": "the same", "expires": in_days(3)},
+        {"check": "P16", "reason": "no reason any more", "expires": in_days(3)},
+    ]
+    said = judge("acceptance", url, profile={"checks": ["J01"], "waivers": waivers})
+    assert said.verdict == verdict, said.sentence
+    check = next(check for check in said.checks if check.id == "J01")
+    assert (check.waived is not None, check.warn) == (verdict == "pass", verdict == "pass")
+    states = {notice["check"]: notice["state"] for notice in said.measurements["waivers"]}
+    assert states["J20"] == "used"
+    assert states["P16"] == "check not run"
+    assert states["J01"] == ("used" if verdict == "pass" else "covers another failure")
+
+
+def test_an_expired_waiver_waives_nothing(judge, engines):
+    url = engines("--ttft-ms", "2", "--itl-ms", "0.2", "--fault", BROKEN)
+    old = {"check": "J01", "reason": "known", "expires": in_days(-1)}
+    said = judge("acceptance", url, profile={"checks": ["J01"], "waivers": [old]})
+    assert said.verdict == "fail"
+    assert said.measurements["waivers"][0]["state"] == "expired"
+
+
+@pytest.mark.parametrize(
+    ("waiver", "complaint"),
+    [
+        ("{check: J01, reason: x}", "expires"),
+        ("{check: J99, reason: x, expires: 2026-12-31}", "there is no check 'J99'"),
+        ("{check: J01, reason: '', expires: 2026-12-31}", "reason"),
+        ("{check: J01, reason: x, expires: 2099-12-31}", "days ahead"),
+    ],
+)
+def test_a_wrong_waiver_is_refused_with_the_profile(waiver, complaint):
+    with pytest.raises(GateUsageError, match=complaint):
+        parse("mine", profile(waiver), "mine.yaml")
+
+
+def test_waivers_are_plain_data_in_a_profile():
+    read = parse("mine", profile(f"{{check: J01, reason: x, expires: {in_days(9)}}}"), "mine.yaml")
+    assert read.gates[0].settings["waivers"] == [{"check": "J01", "reason": "x", "expires": in_days(9)}]
