@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gates import invariants
@@ -32,6 +32,10 @@ class SilentError(Exception):
     """The engine does not answer any more: more questions would only burn the deadline."""
 
 
+class BlockedError(Exception):
+    """Something blocks already, and this run wants to know no more."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """Settings of the gate that concern single requests."""
@@ -52,6 +56,8 @@ class Asker:
     trial: Trial
     limits: Limits = field(default_factory=Limits)
     concurrency: int = 8
+    stop_early: bool = False
+    """End the run at the first breach that only a server can commit."""
     by_sample: dict[tuple[str, int], list[Answer]] = field(default_factory=lambda: defaultdict(list))
     requests: int = 0
     _nonces: set[str] = field(default_factory=set)
@@ -132,6 +138,8 @@ class Asker:
         answer = Answer(body, exchange, reply, breaches)
         self.trial.answers.append(answer)
         self.by_sample[sample.check, sample.number].append(answer)
+        if self.stop_early and answer.certain:
+            raise BlockedError
         self._count_silence(answer)
         return answer
 
@@ -170,7 +178,7 @@ class Asker:
 
     def elsewhere(self, trial: Trial) -> Asker:
         """The same kind of asker for another endpoint."""
-        return replace(self, trial=trial, by_sample=defaultdict(list), requests=0, _nonces=set(), _silent=0)
+        return Asker(trial, self.limits, self.concurrency)
 
     def close(self) -> None:
         self.client.close()

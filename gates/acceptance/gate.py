@@ -12,7 +12,7 @@ from pydantic import Field
 
 from gates import load_client
 from gates.acceptance import register
-from gates.acceptance.asker import Asker, Limits, SilentError
+from gates.acceptance.asker import Asker, BlockedError, Limits, SilentError
 from gates.acceptance.check import Relative, Tier
 from gates.acceptance.decide import Decision, decide
 from gates.acceptance.every_answer import judge_every_answer
@@ -55,6 +55,8 @@ class AcceptanceSettings(StrictModel):
     """The same seed asks the same questions; empty: new ones in every run."""
     waivers: tuple[Mapping[str, Any], ...] = Field(default=(), strict=False)
     """Known failures that are let through: `check`, `reason`, `expires`; `mode` and `fault` narrow one."""
+    stop_early: bool = False
+    """End at the first block; the tier `smoke` always does, the others gather everything."""
     on_production: bool = False
     """The endpoint is production: nothing that loads or may hurt it."""
 
@@ -105,7 +107,6 @@ class _Judgement:
     looked_into: int = 0
     passed: int = 0
     done: int = 0
-    blocked: bool = False
 
     async def all(self) -> None:
         """Everything, each group's checks side by side, then those that want the engine for themselves."""
@@ -113,7 +114,8 @@ class _Judgement:
         self.tier = Tier(settings.tier)
         self.seed = settings.seed or secrets.token_hex(4)
         limits = Limits(settings.timeout_s, settings.max_tokens, settings.thinking_max_tokens)
-        self.asker = Asker(self.trial, limits, settings.concurrency)
+        self.stop_early = settings.stop_early or self.tier is Tier.SMOKE
+        self.asker = Asker(self.trial, limits, settings.concurrency, self.stop_early)
         self.live = self._live()
         before = self.trial.request.baseline or {}
         shown = before.get("measurements")
@@ -156,18 +158,21 @@ class _Judgement:
         self.surroundings = replace(self.surroundings, baseline={"checks": shown})
 
     async def _ask(self) -> None:
+        smoke = self.tier is Tier.SMOKE
         try:
             for group in _batches(self.chosen):
                 await _side_by_side(self._one(check) for check in group)
                 await self._look_into_failures()
-                if self.blocked and self.tier is Tier.SMOKE:
-                    break
-            await judge_every_answer(self.trial, self.asker, smoke=self.tier is Tier.SMOKE)
+            await judge_every_answer(self.trial, self.asker, smoke=smoke)
+        except BlockedError:
+            self.asker.stop_early = False
+            await self._look_into_failures()
+            await judge_every_answer(self.trial, None, smoke=smoke)
         except (SilentError, DeadlineError):
             # What was seen before counts all the same.
             for check, tries, decision in self.failing:
                 self._conclude(check, decision, _evidence(tries))
-            await judge_every_answer(self.trial, None, smoke=self.tier is Tier.SMOKE)
+            await judge_every_answer(self.trial, None, smoke=smoke)
             raise
 
     async def _one(self, check: Check) -> None:
@@ -177,6 +182,8 @@ class _Judgement:
             if check.warns and found.verdict is VerdictKind.FAIL:
                 decision = replace(decision, verdict=VerdictKind.PASS, warn=True)
             self._conclude(check, decision, list(found.exchanges))
+            if self.stop_early and decision.verdict is VerdictKind.FAIL:
+                raise BlockedError
             return
         tries = await run_tries(check, self.asker, self.seed, self.tier)
         if tries.skipped is not None:
@@ -186,6 +193,8 @@ class _Judgement:
         if decision.verdict is VerdictKind.FAIL:
             # Looked into when the checks beside it are through: one of the questions is asked with nothing else there.
             self.failing.append((check, tries, decision))
+            if self.stop_early:
+                raise BlockedError
         else:
             self._conclude(check, decision, _evidence(tries))
 
@@ -205,7 +214,6 @@ class _Judgement:
     def _conclude(self, check: Check, decision: Decision, exchanges: list[Exchange]) -> None:
         self.done += 1
         self.passed += decision.verdict is VerdictKind.PASS
-        self.blocked = self.blocked or decision.verdict is VerdictKind.FAIL
         self.figures[check.id] = dict(decision.measurements)
         shown = exchanges if decision.warn or decision.verdict is not VerdictKind.PASS else None
         self.trial.check(
@@ -243,13 +251,14 @@ def _evidence(tries: Tries) -> list[Exchange]:
 
 def _batches(chosen: list[Check]) -> list[list[Check]]:
     """What may run side by side: each group, then one by one what runs alone, then what may hurt."""
-    together = [c for c in chosen if not (c.exclusive or c.destructive)]
+    together = [c for c in chosen if not (c.exclusive or c.destructive or c.looks_back)]
     batches = [[c for c in together if c.group == group] for group in register.GROUPS]
     smoke_first = [[c for c in batch if c.tier is Tier.SMOKE] for batch in batches]
     later = [[c for c in batch if c.tier is not Tier.SMOKE] for batch in batches]
     alone = [[c] for c in chosen if c.exclusive and not c.destructive]
     last = [[c] for c in chosen if c.destructive]
-    return [batch for batch in (*smoke_first, *later, *alone, *last) if batch]
+    back = [c for c in chosen if c.looks_back]
+    return [batch for batch in (*smoke_first, *later, *alone, *last, back) if batch]
 
 
 async def _side_by_side(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -257,7 +266,7 @@ async def _side_by_side(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         await asyncio.gather(*tasks)
-    except (SilentError, DeadlineError, CannotJudgeError, WrongModelError):
+    except (SilentError, BlockedError, DeadlineError, CannotJudgeError, WrongModelError):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
