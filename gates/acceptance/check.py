@@ -37,7 +37,7 @@ class Tier(StrEnum):
 
 
 class Skip(Exception):  # noqa: N818 - no error: the check finds that it does not apply
-    """Raised in an attempt: this check cannot be asked here. Its text says why."""
+    """Raised in an attempt or a survey: this check cannot be asked here. Its text says why."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ Attempt = Callable[["Asker", Sample], Awaitable[str | None]]
 """Asks, and returns what is wrong in one sentence, or None. Raises `Skip`."""
 
 Survey = Callable[["Asker", "Surroundings"], Awaitable["Surveyed"]]
-"""For checks that are no series of tries: looks at the whole and decides by itself."""
+"""For checks that are no series of tries: looks at the whole and decides by itself. Raises `Skip`."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,14 @@ class Report:
         return f"{self.tries} tries, reported only"
 
 
-Rule = Deterministic | Behaviour | Relative | Report
+@dataclass(frozen=True)
+class Overall:
+    """The rule of a survey, which decides by itself: `words` say how."""
+
+    words: str
+
+
+Rule = Deterministic | Behaviour | Relative | Report | Overall
 B90: Final = Behaviour(SPRT_90)
 B80: Final = Behaviour(SPRT_80)
 
@@ -190,6 +197,8 @@ class Check:
     """Runs alone: it loads the engine, or would be disturbed."""
     destructive: bool = False
     """May hurt the engine: last of all, and never asked of production."""
+    looks_back: bool = False
+    """A survey of what the run has seen: after everything that asks, and itself harmless."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

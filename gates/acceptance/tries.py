@@ -11,6 +11,7 @@ from gates.acceptance.check import (
     SMOKE_TRIES,
     Behaviour,
     Deterministic,
+    Overall,
     Relative,
     Report,
     Sample,
@@ -76,6 +77,8 @@ def plan_of(rule: Rule, tier: Tier, modes: int) -> FixedPlan | Behaviour:
         case Relative() | Report():
             tries = rule.tries if tier is not Tier.SMOKE else min(rule.tries, SMOKE_TRIES)
             return FixedPlan(tries, tries)
+        case Overall():
+            raise AssertionError("a survey decides by itself and is no series of tries")
 
 
 async def run_tries(check: Check, asker: Asker, seed: str, tier: Tier) -> Tries:
