@@ -59,6 +59,8 @@ class Asker:
     stop_early: bool = False
     """End the run at the first breach that only a server can commit."""
     by_sample: dict[tuple[str, int], list[Answer]] = field(default_factory=lambda: defaultdict(list))
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What several checks look at and one of them asked for."""
     requests: int = 0
     _nonces: set[str] = field(default_factory=set)
     _silent: int = 0

@@ -13,7 +13,7 @@ from pydantic import Field
 from gates import load_client
 from gates.acceptance import register
 from gates.acceptance.asker import Asker, BlockedError, Limits, SilentError
-from gates.acceptance.check import Relative, Tier
+from gates.acceptance.check import Relative, Skip, Tier
 from gates.acceptance.decide import Decision, decide
 from gates.acceptance.every_answer import judge_every_answer
 from gates.acceptance.rerun import MAX_RERUNS, look_into
@@ -177,7 +177,11 @@ class _Judgement:
 
     async def _one(self, check: Check) -> None:
         if check.survey is not None:
-            found = await check.survey(self.asker, self.surroundings)
+            try:
+                found = await check.survey(self.asker, self.surroundings)
+            except Skip as skip:
+                self.trial.skip(check.id, str(skip))
+                return
             decision = Decision(found.verdict, found.sentence, found.measurements)
             if check.warns and found.verdict is VerdictKind.FAIL:
                 decision = replace(decision, verdict=VerdictKind.PASS, warn=True)
