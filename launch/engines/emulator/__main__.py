@@ -9,6 +9,7 @@ from pathlib import Path
 from launch.errors import LaunchError
 
 from .faults import FaultError, FaultSetting, describe_faults
+from .mistakes import BEHAVIOURS, read_right
 from .settings import Dialect, Headers, Settings, Thinking, Timing
 
 _EPILOG = """examples:
@@ -71,7 +72,17 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         "--thinking",
         choices=[t.value for t in Thinking],
         default="off",
-        help="habit when a request does not say; never: a model without the switch (default off)",
+        help="habit when a request does not say; never, always: a model without the switch (default off)",
+    )
+    group.add_argument(
+        "--keeps-reasoning", action="store_true", help="the template renders the reasoning of earlier turns"
+    )
+    group.add_argument(
+        "--right",
+        action="append",
+        default=[],
+        metavar="[BEHAVIOUR=]P",
+        help="how often the model is right (default 1); behaviours: " + ", ".join(BEHAVIOURS),
     )
     group.add_argument("--max-model-len", type=int, default=32768, metavar="TOKENS")
     group.add_argument("--kv-tokens", type=int, default=524288, metavar="TOKENS", help="size of the KV pool")
@@ -102,7 +113,7 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--step-per-seq-ms", type=float, default=0.0, metavar="B")
     group.add_argument("--cliff-at", type=int, default=0, metavar="K", help="from K running requests on …")
     group.add_argument("--cliff-factor", type=float, default=4.0, metavar="F", help="… gaps are F times as long")
-    group.add_argument("--headers", choices=[h.value for h in Headers], help="default: early for vllm, late for sglang")
+    group.add_argument("--headers", choices=[h.value for h in Headers], help="default: late for sglang, else early")
     group.add_argument(
         "--realtime", action="store_true", help="real-time scheduling: exact on a busy machine too; as root"
     )
@@ -135,6 +146,8 @@ def settings_from(options: argparse.Namespace) -> Settings:
         timing=_timing(options),
         headers=headers,
         thinking=Thinking(options.thinking),
+        keeps_reasoning=options.keeps_reasoning,
+        right=read_right(options.right),
         slots=options.slots,
         seed=options.seed,
         start_s=options.start_s,
@@ -170,7 +183,7 @@ def _timing(options: argparse.Namespace) -> Timing:
 
 
 def _usual_headers(dialect: Dialect) -> Headers:
-    return Headers.EARLY if dialect is Dialect.VLLM else Headers.LATE
+    return Headers.LATE if dialect is Dialect.SGLANG else Headers.EARLY
 
 
 def _api_key(name: str | None) -> str | None:

@@ -12,7 +12,8 @@ from .request import Asked
 from .settings import Headers
 from .tokens import Piece
 from .truth import RequestTruth
-from .wire import Usage, Wire, Written
+from .voice import Voice
+from .wire import Usage, Wire
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -41,12 +42,9 @@ class Generation:
         self._wire = wire
         self._struck = struck
         self._truth = truth
-        self._pieces = self._spoken()
-        self._next_piece: Piece | None = None
-        self._written = Written()
-        self._reasoning_tokens = 0
-        self._called = False
+        self._voices = [Voice(n, self._spoken(n), asked, wire) for n in range(asked.choices)]
         self._group_tokens = 0
+        self._longest_group = 0
         self._chunks = 0
         self._frame = b""
         self._finish: str | None = None
@@ -66,11 +64,11 @@ class Generation:
         """Admitted to a slot at `now_ns`: when the first chunk is due, or None for a silent engine."""
         if "silent" in self._struck:
             return None
-        self._next_piece = next(self._pieces, None)
         self._prepare()
         if self.asked.streamed:
             head = b"" if self._engine.settings.headers is Headers.EARLY else self._connection.stream_head()
-            self._frame = head + self._wire.opening() + self._frame
+            openings = b"".join(self._wire.opening(n) for n in range(self.asked.choices))
+            self._frame = head + openings + self._frame
         uncached = self.asked.prompt_tokens - self.cached_tokens
         wait_ns = self._engine.settings.timing.first_token_ns(uncached) * self._slowness()
         self._admitted_ns = now_ns
@@ -102,7 +100,7 @@ class Generation:
             self._end(self._finish)
             return None
         self._prepare()
-        gap_ns = self._engine.settings.timing.gap_ns(self._engine.running_count, self._group_tokens)
+        gap_ns = self._engine.settings.timing.gap_ns(self._engine.running_count, self._longest_group)
         self._due_ns += round(gap_ns * self._slowness())
         return self._due_ns
 
@@ -114,10 +112,10 @@ class Generation:
                 self._truth.close("abort", self.produced_tokens)
             self._engine.release(self, "abort")
 
-    def _spoken(self) -> Iterator[Piece]:
-        """The answer's pieces, spoiled by the faults that struck; without end if the client forbids one."""
+    def _spoken(self, choice: int) -> Iterator[Piece]:
+        """The pieces of one choice, spoiled by the faults that struck; without end if the client forbids one."""
         engine = self._engine
-        answer = mind.answer(self.asked, engine.settings.seed, engine.settings.answer_tokens)
+        answer = mind.answer(self.asked, engine.settings, choice)
         for setting in self._struck.values():
             if setting.fault.spoils is not None:
                 answer = setting.fault.spoils(answer, engine.rng)
@@ -128,34 +126,28 @@ class Generation:
 
     def _prepare(self) -> None:
         """Take the next tokens off the answer and write their frame; the last frame carries the ending too."""
-        group: list[Piece] = []
         wanted = self._engine.settings.timing.tokens_per_chunk
-        produced, limit = self.produced_tokens, self.asked.max_tokens
-        while self._next_piece is not None and len(group) < wanted and produced + len(group) < limit:
-            group.append(self._next_piece)
-            self._next_piece = next(self._pieces, None)
-        self._group_tokens = len(group)
-        self._note(group)
-        if self._next_piece is None:
-            self._finish = self._wire.finish_of_calls() if self._called else "stop"
-        elif produced + len(group) >= limit:
-            self._finish = "length"
+        speaking = [voice for voice in self._voices if voice.finish is None]
+        groups = [(voice, voice.take(wanted)) for voice in speaking]
+        self._group_tokens = sum(len(group) for _, group in groups)
+        self._longest_group = max((len(group) for _, group in groups), default=0)
+        if all(voice.finish is not None for voice in self._voices):
+            self._finish = self._voices[0].finish
         # Not streamed: nothing leaves before the whole answer is there, and `_end` sends that.
-        self._frame = self._streamed_frame(group) if self.asked.streamed else b""
+        self._frame = self._streamed_frame(groups) if self.asked.streamed else b""
 
-    def _note(self, group: list[Piece]) -> None:
-        for piece in group:
-            self._reasoning_tokens += piece.kind == "reasoning"
-            self._called = self._called or piece.kind == "call"
-            if not self.asked.streamed:
-                self._written.add(piece)
-
-    def _streamed_frame(self, group: list[Piece]) -> bytes:
-        frame = self._wire.events(group)
-        if self._finish is None or "truncates" in self._struck:
+    def _streamed_frame(self, groups: list[tuple[Voice, list[Piece]]]) -> bytes:
+        usage = self._usage() if self.asked.continuous_usage and "no-usage" not in self._struck else None
+        frame = b"".join(self._wire.events(group, voice.choice, usage) for voice, group in groups)
+        if "truncates" in self._struck:
             return frame
-        usage = self._usage() if self.asked.include_usage and "no-usage" not in self._struck else None
-        return frame + self._wire.closing(self._finish, usage)
+        for voice, _ in groups:
+            if voice.finish is not None:
+                frame += self._wire.finishing(voice.finish, voice.choice, voice.matched, usage)
+        if self._finish is None:
+            return frame
+        final = self._usage() if self.asked.include_usage and "no-usage" not in self._struck else None
+        return frame + self._wire.closing(final)
 
     def _account(self) -> None:
         if self.produced_tokens == 0:
@@ -182,7 +174,7 @@ class Generation:
             self._connection.finished()
         else:
             usage = None if "no-usage" in self._struck else self._usage()
-            self._connection.respond(200, self._wire.body(self._written, finish, usage))
+            self._connection.respond(200, self._wire.body([voice.written for voice in self._voices], usage))
             if self._truth is not None:
                 self._truth.chunk(self.produced_tokens, self._due_ns, time.monotonic_ns())
         if self._truth is not None:
@@ -191,7 +183,8 @@ class Generation:
     def _usage(self) -> Usage:
         produced = self.produced_tokens if self._over else self.produced_tokens + self._group_tokens
         cached = self.cached_tokens if self._engine.settings.cache_report else None
-        return Usage(self.asked.prompt_tokens, produced, self._reasoning_tokens, cached)
+        reasoning = sum(voice.reasoning_tokens for voice in self._voices)
+        return Usage(self.asked.prompt_tokens, produced, reasoning, cached)
 
     def _slowness(self) -> float:
         """By how much the faults stretch times right now."""

@@ -1,4 +1,4 @@
-"""/metrics in the two dialects: the names under which vLLM and SGLang count the same things."""
+"""/metrics: the names under which vLLM, SGLang (also behind smg) and llama.cpp count the same things."""
 
 from .engine import Engine
 from .settings import Dialect
@@ -9,8 +9,10 @@ _Sample = tuple[str, str, str, float]  # name, kind, extra labels, value
 def render_metrics(engine: Engine) -> bytes:
     """The Prometheus text format."""
     model = engine.settings.models[0]
-    if engine.settings.dialect is Dialect.VLLM:
+    if engine.settings.dialect.is_vllm:
         samples, base = _vllm(engine), f'engine="0",model_name="{model}"'
+    elif engine.settings.dialect is Dialect.LLAMACPP:
+        samples, base = _llamacpp(engine), ""
     else:
         rank = f'engine_type="unified",model_name="{model}",pp_rank="0",tp_rank="0"'
         samples, base = _sglang(engine), rank
@@ -20,7 +22,8 @@ def render_metrics(engine: Engine) -> bytes:
         if name not in announced:
             announced.add(name)
             lines += [f"# HELP {name} Emulated.", f"# TYPE {name} {kind}"]
-        text = "{" + base + (f",{labels}" if labels else "") + "}"
+        pairs = ",".join(filter(None, (base, labels)))
+        text = f"{{{pairs}}}" if pairs else ""
         lines.append(f"{name}{text} {float(value)}")
     return ("\n".join(lines) + "\n").encode()
 
@@ -80,4 +83,17 @@ def _sglang(engine: Engine) -> list[_Sample]:
         ("sglang:num_aborted_requests_total", "counter", "", counters.finished["abort"]),
         ("sglang:num_retracted_reqs", "gauge", "", 0),
         ("sglang:num_retracted_requests_total", "counter", "", 0),
+    ]
+
+
+def _llamacpp(engine: Engine) -> list[_Sample]:
+    counters = engine.counters
+    return [
+        ("llamacpp:requests_processing", "gauge", "", engine.running_count),
+        ("llamacpp:requests_deferred", "gauge", "", engine.waiting_count),
+        ("llamacpp:prompt_tokens_total", "counter", "", counters.prompt_tokens - counters.cached_tokens),
+        ("llamacpp:tokens_predicted_total", "counter", "", counters.generation_tokens),
+        # One decode computes one token of every running request; that of a single request is the bound we know.
+        ("llamacpp:n_decode_total", "counter", "", engine.computed_tokens()),
+        ("llamacpp:kv_cache_usage_ratio", "gauge", "", min(1.0, engine.kv_tokens_used / engine.settings.kv_tokens)),
     ]

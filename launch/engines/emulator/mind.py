@@ -13,6 +13,7 @@ from . import prose
 from .answer import Answer
 from .facts import known_answer
 from .request import Asked, Message
+from .settings import Settings
 from .tokens import split_tokens
 from .tooluse import calls_for, fill
 from .vocabulary import word_list
@@ -34,9 +35,11 @@ _CJK = re.compile(r"[\u4e00-\u9fff]")
 _TOPIC = re.compile(r"\b[a-z]{5,12}\b")
 
 
-def answer(asked: Asked, seed: int, usual_tokens: int) -> Answer:
-    """What the model would say. `usual_tokens` is the length of ordinary prose answers."""
-    digest = blake2b(asked.prompt, digest_size=8, salt=seed.to_bytes(8, "little", signed=True)).digest()
+def answer(asked: Asked, settings: Settings, choice: int) -> Answer:
+    """What the model would say, as so manieth choice."""
+    salt = settings.seed.to_bytes(8, "little", signed=True)
+    usual_tokens = settings.answer_tokens
+    digest = blake2b(asked.prompt, digest_size=8, salt=salt, person=choice.to_bytes(2)).digest()
     rng = Random(int.from_bytes(digest))  # noqa: S311 - must be repeatable, guards nothing
     topic = tuple(sorted(set(_TOPIC.findall(asked.user_text[-2000:])) - _DULL))[:12]
     said = _said(asked, rng, topic, usual_tokens)

@@ -16,7 +16,7 @@ from .faults import FaultPlan
 from .log import log, log_crash
 from .pacer import Pacer
 from .routes import VERSIONS, Routes
-from .settings import Dialect, Settings
+from .settings import Settings
 from .truth import Truth
 from .workers import spawn_workers, stop_workers
 
@@ -125,7 +125,7 @@ class _Life:
     def _log_pool(self) -> None:
         settings = self._settings
         concurrency = settings.kv_tokens / settings.max_model_len
-        if settings.dialect is Dialect.VLLM:
+        if settings.dialect.is_vllm:
             log(f"GPU KV cache size: {settings.kv_tokens:,} tokens, Maximum concurrency for "
                 f"{settings.max_model_len:,} tokens per request: {concurrency:.2f}x")  # fmt: skip
         else:

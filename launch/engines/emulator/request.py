@@ -1,57 +1,32 @@
 """What a client asked for, read from the JSON body of a chat or text completion."""
 
 import json
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
 
-from .settings import Settings, Thinking
+from .conversation import HistoricCall, Message, Tool, ToolChoice, read_choice, read_messages, read_tools
+from .errors import BadRequest
+from .prompt import Segment, messages_in, render, tools_in, written
+from .schema import check_schema
+from .settings import Dialect, Settings, Thinking
 from .tokens import count_tokens
 
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+__all__ = ["Asked", "BadRequest", "HistoricCall", "Message", "Tool", "ToolChoice", "read_chat", "read_completion"]
 
-
-class BadRequest(ValueError):  # noqa: N818 - named after the HTTP status it becomes
-    """The body cannot be served. Becomes HTTP 400, or `status`."""
-
-    def __init__(self, message: str, param: str | None = None, status: int = 400) -> None:
-        super().__init__(message)
-        self.param = param
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    name: str
-    description: str
-    schema: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class HistoricCall:
-    """A call in an earlier assistant message."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    role: str
-    text: str
-    calls: tuple[HistoricCall, ...] = ()
-    tool_call_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolChoice:
-    mode: Literal["auto", "none", "required", "named"]
-    name: str = ""
+_MOST_CHOICES = 16
+_NO_TOOLS = ToolChoice("none")
+_ANY_OBJECT = {"type": "object"}
+_THINKING_WORDS = {"enabled": True, "adaptive": True, "on": True, "disabled": False, "off": False, "none": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request to generate. `prompt` is what would be tokenised; `max_tokens` is already bounded by the context."""
+    """One request to generate. `max_tokens` is already bounded by the context.
+
+    `prompt` is what would be tokenised; `messages` and `tools` are what somebody knows who has read only that.
+    `answer_schema` is what the content has to be valid against, None where it is free.
+    """
 
     chat: bool
     model: str
@@ -61,10 +36,14 @@ class Asked:
     parallel_calls: bool
     streamed: bool
     include_usage: bool
+    continuous_usage: bool
     max_tokens: int
     ignore_eos: bool
     thinking: bool
     answer_schema: dict[str, Any] | None
+    stop: tuple[str, ...]
+    choices: int
+    segments: tuple[Segment, ...]
     prompt: bytes
     prompt_tokens: int
 
@@ -85,22 +64,62 @@ class Asked:
     def user_text(self) -> str:
         return next((m.text for m in reversed(self.messages) if m.role == "user"), self.messages[-1].text)
 
+    def reading(self, segments: Iterable[Segment]) -> "Asked":
+        """The same request, of which the model gets to see another prompt."""
+        segments = tuple(segments)
+        prompt = written(segments)
+        return replace(
+            self,
+            segments=segments,
+            prompt=prompt,
+            prompt_tokens=count_tokens(prompt),
+            messages=messages_in(segments) or (Message("user", ""),),
+            tools=tools_in(segments, self.tools),
+        )
+
 
 def read_chat(body: bytes, settings: Settings) -> Asked:
     """Read the body of POST /v1/chat/completions; raises `BadRequest`."""
-    fields = _object(body)
+    fields = read_object(body)
     model = _model(fields, settings)
-    messages = _messages(fields.get("messages"))
-    tools = _tools(fields.get("tools"))
-    choice = _choice(fields.get("tool_choice"), tools)
+    tools = read_tools(fields.get("tools"))
+    choice = read_choice(fields.get("tool_choice"), tools)
     thinking = _thinking(fields, settings.thinking)
-    prompt = _render(messages, tools, thinking, settings.thinking)
-    return _asked(fields, settings, model, messages, prompt, tools=tools, choice=choice, thinking=thinking)
+    segments = chat_segments(fields, settings, tools, choice)
+    return _asked(fields, settings, model, segments, tools=tools, choice=choice, thinking=thinking)
+
+
+def chat_segments(
+    fields: dict[str, Any], settings: Settings, tools: tuple[Tool, ...], choice: ToolChoice
+) -> tuple[Segment, ...]:
+    """The prompt of a chat request, as this engine's template renders it; raises `BadRequest`."""
+    names = ("reasoning", "reasoning_content") if settings.dialect is Dialect.VLLM else ("reasoning_content",)
+    messages = read_messages(fields.get("messages"), names)
+    if not settings.keeps_reasoning:
+        messages = tuple(replace(message, reasoning="") if message.reasoning else message for message in messages)
+    no_thought = settings.thinking.has_switch and not _thinking(fields, settings.thinking)
+    return render(messages, _rendered_tools(tools, choice, settings.dialect), no_thought=no_thought)
+
+
+def prompt_of(fields: dict[str, Any], settings: Settings) -> bytes:
+    """The prompt that these fields of a tokenize request stand for: a plain `prompt`, or messages and tools."""
+    prompt = fields.get("prompt")
+    if isinstance(prompt, str):
+        return prompt.encode(errors="replace")
+    tools = read_tools(fields.get("tools"))
+    return written(chat_segments(fields, settings, tools, read_choice(fields.get("tool_choice"), tools)))
+
+
+def _rendered_tools(tools: tuple[Tool, ...], choice: ToolChoice, dialect: Dialect) -> tuple[Tool, ...]:
+    """SGLang's template sees no tools that may not be called."""
+    if dialect is not Dialect.SGLANG or choice.mode in ("auto", "required"):
+        return tools
+    return tuple(tool for tool in tools if choice.mode == "named" and tool.name == choice.name)
 
 
 def read_completion(body: bytes, settings: Settings) -> Asked:
     """Read the body of POST /v1/completions; raises `BadRequest`."""
-    fields = _object(body)
+    fields = read_object(body)
     model = _model(fields, settings)
     prompt = fields.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1:
@@ -110,47 +129,11 @@ def read_completion(body: bytes, settings: Settings) -> Asked:
     if not isinstance(prompt, str) or not prompt:
         raise BadRequest("prompt must be one non-empty string or one list of token ids", "prompt")
     fields.setdefault("max_tokens", 16)
-    return _asked(fields, settings, model, (Message("user", prompt),), prompt.encode(errors="replace"), chat=False)
+    return _asked(fields, settings, model, (Segment("text", prompt),), chat=False)
 
 
-def _asked(  # noqa: PLR0913 - one argument per part of the request already read
-    fields: dict[str, Any],
-    settings: Settings,
-    model: str,
-    messages: tuple[Message, ...],
-    prompt: bytes,
-    *,
-    tools: tuple[Tool, ...] = (),
-    choice: ToolChoice = ToolChoice("none"),
-    thinking: bool = False,
-    chat: bool = True,
-) -> Asked:
-    if fields.get("n") not in (None, 1):
-        raise BadRequest("this engine answers with one choice: n must be 1", "n")
-    options = fields.get("stream_options") or {}
-    if not isinstance(options, dict):
-        raise BadRequest("stream_options must be an object", "stream_options")
-    prompt_tokens = count_tokens(prompt)
-    parallel = fields.get("parallel_tool_calls")
-    return Asked(
-        chat=chat,
-        model=model,
-        messages=messages,
-        tools=tools,
-        choice=choice,
-        parallel_calls=parallel is None or bool(parallel),
-        streamed=bool(fields.get("stream")),
-        include_usage=bool(options.get("include_usage")),
-        max_tokens=_max_tokens(fields, prompt_tokens, settings.max_model_len),
-        ignore_eos=bool(fields.get("ignore_eos")),
-        thinking=thinking,
-        answer_schema=_answer_schema(fields.get("response_format")),
-        prompt=prompt,
-        prompt_tokens=prompt_tokens,
-    )
-
-
-def _object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> dict[str, Any]:
+    """The fields of a body; raises `BadRequest` when it holds no JSON object."""
     try:
         fields = json.loads(body)
     except ValueError as error:
@@ -162,6 +145,46 @@ def _object(body: bytes) -> dict[str, Any]:
     return fields
 
 
+def _asked(
+    fields: dict[str, Any],
+    settings: Settings,
+    model: str,
+    segments: tuple[Segment, ...],
+    *,
+    tools: tuple[Tool, ...] = (),
+    choice: ToolChoice = _NO_TOOLS,
+    thinking: bool = False,
+    chat: bool = True,
+) -> Asked:
+    options = fields.get("stream_options") or {}
+    if not isinstance(options, dict):
+        raise BadRequest("stream_options must be an object", "stream_options")
+    _check_sampling(fields)
+    prompt = written(segments)
+    prompt_tokens = count_tokens(prompt)
+    parallel = fields.get("parallel_tool_calls")
+    return Asked(
+        chat=chat,
+        model=model,
+        messages=messages_in(segments) if chat else (Message("user", segments[0].body),),
+        tools=tools,
+        choice=choice,
+        parallel_calls=parallel is None or bool(parallel),
+        streamed=bool(fields.get("stream")),
+        include_usage=bool(options.get("include_usage")),
+        continuous_usage=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
+        max_tokens=_max_tokens(fields, prompt_tokens, settings.max_model_len),
+        ignore_eos=bool(fields.get("ignore_eos")),
+        thinking=thinking,
+        answer_schema=_answer_schema(fields.get("response_format")),
+        stop=_stop(fields.get("stop")),
+        choices=_choices(fields.get("n")),
+        segments=segments,
+        prompt=prompt,
+        prompt_tokens=prompt_tokens,
+    )
+
+
 def _model(fields: dict[str, Any], settings: Settings) -> str:
     model = fields.get("model") or settings.models[0]
     if model not in settings.models:
@@ -169,100 +192,58 @@ def _model(fields: dict[str, Any], settings: Settings) -> str:
     return str(model)
 
 
-def _messages(value: Any) -> tuple[Message, ...]:
-    if not isinstance(value, list) or not value:
-        raise BadRequest("messages must be a non-empty list", "messages")
-    return tuple(_message(item, f"messages[{index}]") for index, item in enumerate(value))
-
-
-def _message(value: Any, where: str) -> Message:
-    if not isinstance(value, dict) or value.get("role") not in _ROLES:
-        raise BadRequest(f"{where} must be an object with a role of {', '.join(sorted(_ROLES))}", where)
-    calls = value.get("tool_calls") or []
-    if not isinstance(calls, list):
-        raise BadRequest(f"{where}.tool_calls must be a list", where)
-    return Message(
-        role=value["role"],
-        text=_text(value.get("content"), where),
-        calls=tuple(_historic_call(call, where) for call in calls),
-        tool_call_id=str(value.get("tool_call_id") or ""),
-    )
-
-
-def _text(content: Any, where: str) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    raise BadRequest(f"{where}.content must be a string, null or a list of parts", where)
-
-
-def _historic_call(value: Any, where: str) -> HistoricCall:
-    function = value.get("function") if isinstance(value, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise BadRequest(f"{where}.tool_calls must hold objects with a function and its name", where)
-    arguments = function.get("arguments")
-    if not isinstance(arguments, str):
-        raise BadRequest(f"{where}.tool_calls: arguments must be a string of JSON", where)
-    return HistoricCall(str(value.get("id") or ""), function["name"], arguments)
-
-
-def _tools(value: Any) -> tuple[Tool, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise BadRequest("tools must be a list", "tools")
-    return tuple(_tool(item, f"tools[{index}]") for index, item in enumerate(value))
-
-
-def _tool(value: Any, where: str) -> Tool:
-    function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise BadRequest(f'{where} must be {{"type": "function", "function": {{"name": …}}}}', where)
-    schema = function.get("parameters")
-    if schema is not None and not isinstance(schema, dict):
-        raise BadRequest(f"{where}.function.parameters must be a JSON schema object", where)
-    return Tool(function["name"], str(function.get("description") or ""), schema or {"type": "object"})
-
-
-def _choice(value: Any, tools: tuple[Tool, ...]) -> ToolChoice:
-    if value is None:
-        return ToolChoice("auto" if tools else "none")
-    if value not in ("none", "auto", "required") and not isinstance(value, dict):
-        raise BadRequest("tool_choice must be none, auto, required or a named function", "tool_choice")
-    if value != "none" and not tools:
-        raise BadRequest("When using `tool_choice`, `tools` must be set.", "tool_choice")
-    if not isinstance(value, dict):
-        return ToolChoice(value)
-    function = value.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    if name not in {tool.name for tool in tools}:
-        raise BadRequest(f"The tool specified in `tool_choice` does not match any of `tools`: {name!r}", "tool_choice")
-    return ToolChoice("named", str(name))
-
-
 def _thinking(fields: dict[str, Any], habit: Thinking) -> bool:
-    if habit is Thinking.NEVER:
-        return False
+    """Whether the model thinks, by whichever of the spellings in use the client says so."""
     kwargs = fields.get("chat_template_kwargs") or {}
     if not isinstance(kwargs, dict):
         raise BadRequest("chat_template_kwargs must be an object", "chat_template_kwargs")
-    asked = kwargs.get("enable_thinking", kwargs.get("thinking"))
-    return habit is Thinking.ON if asked is None else bool(asked)
+    if not habit.has_switch:
+        return habit is Thinking.ALWAYS
+    asked: Any = None
+    for value in (kwargs.get("enable_thinking"), kwargs.get("thinking"), kwargs.get("thinking_mode")):
+        asked = value if asked is None else asked
+    if asked is None and (effort := fields.get("reasoning_effort") or kwargs.get("reasoning_effort")):
+        asked = effort != "none"
+    if asked is None:
+        return habit is Thinking.ON
+    return _THINKING_WORDS.get(asked.lower(), True) if isinstance(asked, str) else bool(asked)
 
 
 def _answer_schema(value: Any) -> dict[str, Any] | None:
-    if value is None or not isinstance(value, dict) or value.get("type") == "text":
+    if value is None or (isinstance(value, dict) and value.get("type") == "text"):
         return None
-    if value.get("type") == "json_object":
-        return {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-    wrapper = value.get("json_schema")
+    if isinstance(value, dict) and value.get("type") == "json_object":
+        return _ANY_OBJECT
+    wrapper = value.get("json_schema") if isinstance(value, dict) and value.get("type") == "json_schema" else None
     schema = wrapper.get("schema") if isinstance(wrapper, dict) else None
-    if value.get("type") != "json_schema" or not isinstance(schema, dict):
+    if not isinstance(schema, dict):
         raise BadRequest("response_format must be text, json_object or json_schema with a schema", "response_format")
+    check_schema(schema, "response_format.json_schema.schema")
     return schema
+
+
+def _stop(value: Any) -> tuple[str, ...]:
+    strings = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(strings, list) or not all(isinstance(string, str) and string for string in strings):
+        raise BadRequest("stop must be a non-empty string or a list of such", "stop")
+    return tuple(strings)
+
+
+def _choices(value: Any) -> int:
+    if value is None:
+        return 1
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_CHOICES:
+        raise BadRequest(f"n must be a whole number from 1 to {_MOST_CHOICES}, got {value!r}", "n")
+    return value
+
+
+def _check_sampling(fields: dict[str, Any]) -> None:
+    for name, least, most in (("temperature", 0.0, 100.0), ("top_p", 0.0, 1.0)):
+        value = fields.get(name)
+        if value is not None and (
+            not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most
+        ):
+            raise BadRequest(f"{name} must be a number from {least:g} to {most:g}, got {value!r}", name)
 
 
 def _max_tokens(fields: dict[str, Any], prompt_tokens: int, max_model_len: int) -> int:
@@ -281,24 +262,3 @@ def _max_tokens(fields: dict[str, Any], prompt_tokens: int, max_model_len: int) 
             "max_tokens" if asked else "messages",
         )
     return asked or room
-
-
-def _render(messages: tuple[Message, ...], tools: tuple[Tool, ...], thinking: bool, habit: Thinking) -> bytes:
-    """The prompt as a chat template would lay it out; its length is what prompt tokens are counted from."""
-    parts: list[str] = []
-    if tools:
-        listed = "\n".join(
-            json.dumps({"name": t.name, "description": t.description, "parameters": t.schema}, ensure_ascii=False)
-            for t in tools
-        )
-        parts.append(f"<|im_start|>system\n# Tools\n<tools>\n{listed}\n</tools><|im_end|>\n")
-    for message in messages:
-        calls = "".join(
-            f'\n<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
-            for call in message.calls
-        )
-        parts.append(f"<|im_start|>{message.role}\n{message.text}{calls}<|im_end|>\n")
-    parts.append("<|im_start|>assistant\n")
-    if habit is not Thinking.NEVER and not thinking:
-        parts.append("<think>\n\n</think>\n\n")
-    return "".join(parts).encode(errors="replace")

@@ -7,12 +7,19 @@ from .connection import Connection, Request
 from .engine import Engine
 from .log import log_crash
 from .metrics import render_metrics
-from .request import Asked, BadRequest, read_chat, read_completion
+from .request import Asked, BadRequest, prompt_of, read_chat, read_completion, read_object
 from .settings import Dialect, Thinking
+from .tokens import prompt_pieces, token_id
 from .wire import compact, error_body
 
 _Handler = Callable[[Connection, Request], None]
-VERSIONS = {Dialect.VLLM: "0.32.0", Dialect.SGLANG: "0.5.23"}
+VERSIONS = {
+    Dialect.VLLM: "0.32.0",
+    Dialect.VLLM_OLD: "0.11.0",
+    Dialect.SGLANG: "0.5.23",
+    Dialect.LLAMACPP: "b7083",
+    Dialect.SMG: "1.13.0",
+}
 
 
 class Routes:
@@ -21,7 +28,7 @@ class Routes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._dialect = engine.settings.dialect
-        self._table = self._common() | (self._vllm() if self._dialect is Dialect.VLLM else self._sglang())
+        self._table = self._common() | (self._own(self._dialect))
         self._paths = {path for _, path in self._table}
 
     def serve(self, connection: Connection, request: Request) -> None:
@@ -75,8 +82,19 @@ class Routes:
             ("GET", "/server_info"): self._server_info,
         }
 
+    def _own(self, dialect: Dialect) -> dict[tuple[str, str], _Handler]:
+        match dialect:
+            case Dialect.VLLM | Dialect.VLLM_OLD:
+                return self._vllm()
+            case Dialect.LLAMACPP:
+                return self._llamacpp()
+            case _:
+                # smg's router stands before a worker of SGLang's: life and death are that worker's.
+                return self._sglang()
+
     def _vllm(self) -> dict[tuple[str, str], _Handler]:
         return {
+            ("POST", "/tokenize"): self._tokenize,
             ("POST", "/sleep"): self._sleep,
             ("POST", "/wake_up"): self._wake,
             ("GET", "/is_sleeping"): lambda c, _: self._json(c, {"is_sleeping": self._engine.sleep_level > 0}),
@@ -84,11 +102,19 @@ class Routes:
 
     def _sglang(self) -> dict[tuple[str, str], _Handler]:
         return {
+            ("POST", "/tokenize"): self._tokenize,
             ("POST", "/release_memory_occupation"): self._release_memory,
             ("POST", "/resume_memory_occupation"): self._wake,
             ("GET", "/get_server_info"): self._server_info,
             ("GET", "/get_model_info"): self._model_info,
             ("GET", "/health_generate"): lambda c, _: c.respond(HTTPStatus.OK, b""),
+        }
+
+    def _llamacpp(self) -> dict[tuple[str, str], _Handler]:
+        return {
+            ("POST", "/tokenize"): self._tokenize_content,
+            ("POST", "/apply-template"): self._apply_template,
+            ("GET", "/props"): self._props,
         }
 
     # the handlers
@@ -104,9 +130,44 @@ class Routes:
             raise BadRequest("a stream needs HTTP/1.1: HTTP/1.0 has no chunks", "stream")
         self._engine.submit(connection, asked, request.arrived_ns)
 
+    def _tokenize(self, connection: Connection, request: Request) -> None:
+        settings = self._engine.settings
+        fields = read_object(bytes(request.body))
+        tokens = prompt_pieces(prompt_of(fields, settings))
+        shown = [token.decode(errors="replace") for token in tokens] if fields.get("return_token_strs") else None
+        document = {
+            "count": len(tokens),
+            "max_model_len": settings.max_model_len,
+            "tokens": list(map(token_id, tokens)),
+        }
+        self._json(connection, {**document, "token_strs": shown} if self._dialect.is_vllm else document)
+
+    def _tokenize_content(self, connection: Connection, request: Request) -> None:
+        content = read_object(bytes(request.body)).get("content")
+        if not isinstance(content, str):
+            raise BadRequest("content must be a string", "content")
+        self._json(connection, {"tokens": list(map(token_id, prompt_pieces(content.encode(errors="replace"))))})
+
+    def _apply_template(self, connection: Connection, request: Request) -> None:
+        prompt = prompt_of(read_object(bytes(request.body)), self._engine.settings)
+        self._json(connection, {"prompt": prompt.decode(errors="replace")})
+
+    def _props(self, connection: Connection, request: Request) -> None:
+        del request
+        settings = self._engine.settings
+        self._json(
+            connection,
+            {
+                "total_slots": settings.slots,
+                "model_path": settings.models[0],
+                "default_generation_settings": {"n_ctx": settings.max_model_len},
+                "build_info": f"{VERSIONS[self._dialect]}-emulated",
+            },
+        )
+
     def _models(self, connection: Connection, request: Request) -> None:
         del request
-        owner = self._dialect.value
+        owner = "vllm" if self._dialect.is_vllm else self._dialect.value
         cards = [
             {
                 "id": name,
@@ -144,7 +205,7 @@ class Routes:
     def _wake(self, connection: Connection, request: Request) -> None:
         del request
         self._engine.wake()
-        connection.respond(HTTPStatus.OK, b"" if self._dialect is Dialect.VLLM else b"null")
+        connection.respond(HTTPStatus.OK, b"" if self._dialect.is_vllm else b"null")
 
     def _model_info(self, connection: Connection, request: Request) -> None:
         del request

@@ -1,5 +1,6 @@
 """What one emulated engine was told to be. Frozen: nothing changes these while it runs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,8 +12,17 @@ NS_PER_S = 1_000_000_000
 
 
 class Dialect(StrEnum):
+    """Whose wire format is spoken: vLLM 0.32, vLLM up to 0.11, SGLang 0.5.23, llama.cpp's server, smg's gRPC router."""
+
     VLLM = "vllm"
+    VLLM_OLD = "vllm-old"
     SGLANG = "sglang"
+    LLAMACPP = "llamacpp"
+    SMG = "smg"
+
+    @property
+    def is_vllm(self) -> bool:
+        return self in (Dialect.VLLM, Dialect.VLLM_OLD)
 
 
 class Headers(StrEnum):
@@ -23,11 +33,16 @@ class Headers(StrEnum):
 
 
 class Thinking(StrEnum):
-    """The model's habit when a request does not say: think, do not, or have no such switch at all."""
+    """The model's habit when a request does not say: think, do not; or have no such switch at all."""
 
     ON = "on"
     OFF = "off"
     NEVER = "never"
+    ALWAYS = "always"
+
+    @property
+    def has_switch(self) -> bool:
+        return self in (Thinking.ON, Thinking.OFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,8 @@ class Settings:
     timing: Timing
     headers: Headers
     thinking: Thinking
+    keeps_reasoning: bool
+    right: Mapping[str, float]  # behaviour → how often the model is right; "" for all that are not named
     slots: int
     seed: int
     start_s: float

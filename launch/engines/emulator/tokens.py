@@ -4,9 +4,11 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
+from zlib import crc32
 
 _TOKEN = re.compile(r"\s*\w{1,8}|\s*[^\w\s]|\s+")
 _BYTES_PER_TOKEN = 4
+_VOCABULARY = 151_643
 _BLOCK_BYTES = 16 * _BYTES_PER_TOKEN
 
 
@@ -26,6 +28,16 @@ def split_tokens(text: str) -> Iterator[str]:
 def count_tokens(prompt: bytes) -> int:
     """Prompt tokens of rendered text: a fixed number of bytes each, so that longer prompts always count more."""
     return -(-len(prompt) // _BYTES_PER_TOKEN)
+
+
+def prompt_pieces(prompt: bytes) -> list[bytes]:
+    """The prompt's tokens as `count_tokens` counts them."""
+    return [prompt[start : start + _BYTES_PER_TOKEN] for start in range(0, len(prompt), _BYTES_PER_TOKEN)]
+
+
+def token_id(token: bytes) -> int:
+    """A number for a token; the same token has the same number everywhere."""
+    return crc32(token) % _VOCABULARY
 
 
 class PrefixCache:

@@ -5,8 +5,9 @@ import re
 from typing import Any
 
 from .answer import Call
+from .conversation import Tool
 from .harvest import Harvest, name_words
-from .request import Asked, Tool
+from .request import Asked
 from .vocabulary import word_list
 
 _VERBS = frozenset(

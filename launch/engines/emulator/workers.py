@@ -27,7 +27,7 @@ def stop_workers(pids: tuple[int, ...]) -> None:
 
 
 def _title(number: int, dialect: Dialect) -> str:
-    if dialect is Dialect.VLLM:
+    if dialect.is_vllm:
         return f"VLLM::Worker_TP{number}"
     return f"sglang::scheduler_TP{number}"
 

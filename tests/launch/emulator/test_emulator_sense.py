@@ -251,7 +251,7 @@ def test_arguments_are_always_valid_against_their_schema(schema: dict[str, Any],
     [
         {"type": "object", "properties": {"a": True}, "required": ["a", "absent"]},
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "integer"}}},
-        {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}, "b": {"anyOf": [True]}}, "required": ["a", "b"]},
+        {"type": "object", "properties": {"a": {}, "b": {"anyOf": [True]}}, "required": ["a", "b"]},
         {"allOf": [{"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}]},
     ],
 )
@@ -259,11 +259,3 @@ def test_odd_schemas_still_get_a_call(vllm: Asking, parameters: dict[str, Any]):
     odd = {"type": "function", "function": {"name": "odd", "parameters": parameters}}
     (call,) = vllm.message("Use odd with a 7.", tools=[odd], tool_choice="required")["tool_calls"]
     jsonschema.validate(json.loads(call["function"]["arguments"]), {"type": "object"})
-
-
-def test_a_schema_that_is_none_breaks_one_request_and_not_the_engine(vllm: Asking):
-    broken = {"type": "object", "properties": {"a": {"type": "array", "minItems": "many"}}, "required": ["a"]}
-    body = vllm.body(tools=[tool("t", {}, [])], tool_choice="required")
-    body["tools"][0]["function"]["parameters"] = broken
-    assert vllm.http.post("/v1/chat/completions", json=body).status_code == 500
-    assert vllm.chat("Hi")["usage"]

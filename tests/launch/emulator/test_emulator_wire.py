@@ -78,7 +78,7 @@ def test_calls_have_the_dialects_ids_and_fields(vllm: Asking, sglang: Asking):
     theirs = sglang.message(text, tools=[WEATHER])
     assert ours["content"] is None
     assert ours["tool_calls"][0]["id"].startswith("chatcmpl-tool-")
-    assert theirs["content"] == ""
+    assert theirs["content"] is None
     assert theirs["tool_calls"][0]["id"].startswith("call_")
     assert theirs["tool_calls"][0]["index"] == 0
 
@@ -155,7 +155,7 @@ def test_a_wrong_model_is_not_found(either: Asking):
         (b'{"messages": [{"role": "alien", "content": ""}]}', "role"),
         (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "max_tokens"),
         (b'{"messages": [{"role": "user", "content": "x"}], "tool_choice": "required"}', "tools"),
-        (b'{"messages": [{"role": "user", "content": "x"}], "n": 3}', "n must be 1"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "n": 0}', "n must be"),
         (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "x"}]}', "tools[0]"),
     ],
 )
