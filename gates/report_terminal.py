@@ -54,10 +54,10 @@ def drawn(report: RunReport) -> RenderableType:
 
 
 def _conclusion(report: RunReport) -> Iterator[RenderableType]:
-    waived = [(step.gate, check) for step in report.steps for o, check in step.checks if o is Outcome.WAIVED]
+    waived = [check for step in report.steps for o, check in step.checks if o is Outcome.WAIVED]
     if waived:
-        names = ", ".join(f"{check.id} ({check.waived})" for _, check in waived)
-        yield _text(f"waived: {names}", _STYLES["waived"])
+        reasons = "; ".join(f"{check.id}: {check.waived or 'no reason is given'}" for check in waived)
+        yield _text(f"waived: {reasons}", _STYLES["waived"])
     evidence = f", evidence in {report.evidence_dir}" if report.evidence_dir else ""
     counts = f"{counts_in_words(report.counts)}; " if report.counts else ""
     line = f"{report.verdict}: {report.sentence}"
