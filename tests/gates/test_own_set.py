@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gates.endpoint import Endpoint
 from gates.errors import GateUsageError
 from gates.own_judge import difference, problem
 from gates.own_set import MAX_LINE_BYTES, Item, parse, read, series
-from gates.reply import Reply
+from gates.reply import Reply, read_reply
 from gates.statistics import B80, B90, FixedPlan
 from gates.toolwire import Breach, ToolCall
 
@@ -347,3 +349,38 @@ def test_an_answer_that_nests_without_end_is_a_finding() -> None:
 )
 def test_arguments_may_hold_more_and_nothing_else(expected: Any, given: Any, said: str | None) -> None:
     assert difference(expected, given) == said
+
+
+def test_a_set_against_an_engine(engines: Callable[..., str]) -> None:
+    weather = {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+    asked = {"messages": [{"role": "user", "content": "What is the weather in Osaka right now? Use the tool."}]}
+    items = parse(
+        text(
+            line(**asked, id="call", tools=[weather], expect={"called": "get_weather", "arguments": {"city": "Osaka"}}),
+            line(**asked, id="wrong", tools=[weather], expect={"no_tool": True}),
+            line(id="talk", tools=None, request={"max_tokens": 24, "temperature": 0}, expect={"not_contains": "<"}),
+        ),
+        "set.jsonl",
+    )
+    endpoint = Endpoint.at(engines())
+    found = {}
+    for each in series(items, "seed"):
+        for ask in each.asks:
+            body = ask.item.body() | {"model": "emu"}
+            if ask.streamed:
+                body |= {"stream": True, "stream_options": {"include_usage": True}}
+            answer = read_reply(endpoint.chat(body, timeout_s=20), streamed=ask.streamed)
+            found[each.name, ask.streamed] = problem(ask.item, answer)
+    wrong = "get_weather was called; expected no call"
+    both = (True, False)
+    assert found == (
+        {("call", streamed): None for streamed in both}
+        | {("wrong", streamed): wrong for streamed in both}
+        | {("talk", streamed): None for streamed in both}
+    )
