@@ -1,20 +1,22 @@
-"""Group J: tool calls, and the choice of a tool."""
+"""Group J: one tool call, and what is wrong with it."""
 
 from __future__ import annotations
 
 import json
+import unicodedata
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema
 
 from gates import markers
 from gates.acceptance.check import B90, Check, Sample, Tier, needs
-from gates.acceptance.tools import CITIES, WEATHER, Tool, named, schema_of
+from gates.acceptance.tools import CITIES, CLOCK, WEATHER, Tool, named, schema_of
 from gates.invariants import not_an_object
 from gates.text import folded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from gates.acceptance.asker import Asker
     from gates.reply import Reply
@@ -22,34 +24,85 @@ if TYPE_CHECKING:
     from gates.trial import Answer
 
 
-def one_call_problem(answer: Answer, tools: Sequence[Tool], called: str, expected: Mapping[str, Any]) -> str | None:
-    """What is wrong with an answer that should be one call of `called`; faults that hide others come first."""
+def one_call_problem(
+    answer: Answer,
+    tools: Sequence[Tool],
+    called: str,
+    expected: Mapping[str, Any],
+    *,
+    exact: bool = False,
+    finishes: Sequence[str] = ("tool_calls",),
+) -> str | None:
+    """What is wrong with an answer that should be one call of `called`; faults that hide others come first.
+
+    `exact`: values are equal as JSON; else case, diacritics and outer blanks of texts do not count.
+    """
     reply = answer.reply
-    if answer.first_problem:
-        return answer.first_problem
-    if not reply.calls:
-        return no_call_reason(reply)
+    problem = no_calls_problem(answer)
+    if problem is not None:
+        return problem
     if len(reply.calls) > 1:
         return f"{len(reply.calls)} calls came ({', '.join(call.name for call in reply.calls)}); expected one"
-    problem = call_problem(reply.calls[0], tools, called, expected)
-    if problem is None and reply.finish_reason != "tool_calls":
-        return f"finish_reason is {reply.finish_reason}; expected tool_calls"
+    problem = call_problem(reply.calls[0], tools, called, expected, exact=exact)
+    if problem is None and reply.finish_reason not in finishes:
+        return f"finish_reason is {reply.finish_reason}; expected {' or '.join(finishes)}"
     return problem
 
 
-def call_problem(call: ToolCall, tools: Sequence[Tool], called: str, expected: Mapping[str, Any]) -> str | None:
+def no_calls_problem(answer: Answer) -> str | None:
+    """What is wrong with an answer that should hold calls, before anybody looks at them; None when there are some."""
+    return answer.first_problem or (None if answer.reply.calls else no_call_reason(answer.reply))
+
+
+def call_problem(
+    call: ToolCall, tools: Sequence[Tool], called: str, expected: Mapping[str, Any], *, exact: bool = False
+) -> str | None:
     """What is wrong with one call: its tool, its arguments as JSON, against their schema, against what was asked."""
-    offered = next((tool for tool in tools if named(tool) == call.name), None)
-    if offered is None:
-        return f"the tool {call.name!r} was called, which was not on offer"
-    if call.name != called:
+    if call.name != called and call.name in {named(tool) for tool in tools}:
         return f"{call.name} was called; expected {called}"
-    problem = schema_problem(call.arguments, schema_of(offered))
+    problem = shape_problem(call, tools)
     if problem is not None:
         return problem
     value = json.loads(call.arguments)
-    wrong = [key for key, asked in expected.items() if folded(value.get(key)) != folded(asked)]
-    return f"{wrong[0]} is {value.get(wrong[0])!r}; asked was {expected[wrong[0]]!r}" if wrong else None
+    equal = same if exact else alike
+    wrong = next((key for key, asked in expected.items() if key not in value or not equal(value[key], asked)), None)
+    if wrong is None:
+        return None
+    return (
+        f"{wrong} is {_short(value[wrong])}; asked was {_short(expected[wrong])}"
+        if wrong in value
+        else (f"{wrong} is missing; asked was {_short(expected[wrong])}")
+    )
+
+
+def shape_problem(call: ToolCall, tools: Sequence[Tool]) -> str | None:
+    """What is wrong with a call whatever was asked: a tool that is not on offer, no JSON, not what the schema wants."""
+    offered = next((tool for tool in tools if named(tool) == call.name), None)
+    if offered is None:
+        return f"the tool {call.name!r} was called, which was not on offer"
+    problem = schema_problem(call.arguments, schema_of(offered))
+    return None if problem is None else f"{call.name}: {problem}"
+
+
+def alike(value: object, asked: object) -> bool:
+    """Equal to a person: Krakow is Kraków."""
+    return folded(value) == folded(asked)
+
+
+def same(value: object, asked: object) -> bool:
+    """Equal as JSON: `true` is not 1, "7" is not 7, 1e5 is 100000; texts after Unicode's composition (NFC)."""
+    if isinstance(value, Mapping) and isinstance(asked, Mapping):
+        return set(value) == set(asked) and all(same(value[key], asked[key]) for key in asked)
+    if isinstance(value, list) and isinstance(asked, list):
+        return len(value) == len(asked) and all(map(same, value, asked))
+    if isinstance(value, str) and isinstance(asked, str):
+        return unicodedata.normalize("NFC", value) == unicodedata.normalize("NFC", asked)
+    return isinstance(value, bool) == isinstance(asked, bool) and value == asked
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]} ({len(text)} characters)"
 
 
 def schema_problem(arguments: str, schema: Mapping[str, Any]) -> str | None:
@@ -79,22 +132,64 @@ def no_call_reason(reply: Reply) -> str:
     return f"no call: the model answered in prose ({' '.join(reply.content.split())[:100]!r})"
 
 
-async def _single(asker: Asker, sample: Sample) -> str | None:
-    city = sample.rng().choice(CITIES)
-    asked = f"What is the weather in {city} right now? Use the tool, unit c."
-    answer = await asker.chat(sample, asked, tools=[WEATHER])
+async def single(asker: Asker, sample: Sample) -> str | None:
+    """J01: the weather of one city."""
+    rng = sample.rng()
+    city, asked = rng.choice(CITIES), rng.choice(_WEATHER_WORDINGS)
+    answer = await asker.chat(sample, asked.format(city=city), tools=[WEATHER])
     return one_call_problem(answer, [WEATHER], "get_weather", {"city": city})
 
+
+async def clock(asker: Asker, sample: Sample) -> str | None:
+    """J02: the time of the server, for which the tool takes nothing."""
+    answer = await asker.chat(sample, _CLOCK_WORDINGS[sample.variant % len(_CLOCK_WORDINGS)], tools=[CLOCK])
+    problem = one_call_problem(answer, [CLOCK], "get_server_time", {})
+    if problem is None:
+        return None
+    given = answer.reply.calls[0].arguments if len(answer.reply.calls) == 1 else "{}"
+    return f"arguments of a tool without parameters are {given!r}; expected {{}}" if not given.strip() else problem
+
+
+_SHOWN: Final = 160
+_WEATHER_WORDINGS: Final = (
+    "What is the weather in {city} right now? Use the tool, unit c.",
+    "Is it raining in {city} at the moment? Check the weather with the tool.",
+    "I am in {city}. How warm is it in {city}? Get the weather with the tool.",
+    'Wie ist das Wetter in "{city}" gerade? Nutze das Werkzeug get_weather.',
+    'Quel temps fait-il à "{city}" ? Utilise get_weather.',
+    "Call get_weather for {city}, unit f.",
+)
+_CLOCK_WORDINGS: Final = (
+    "What is the server's time now? Use the tool.",
+    "Get the server time with the tool.",
+    "Please call get_server_time.",
+    "Which time does the server's clock show? Call the tool for it.",
+    "I need the current time of the server. Use get_server_time.",
+    "Check the server time for me with the tool, please.",
+    "Wie spät ist es auf dem Server? Nutze das Werkzeug get_server_time.",
+    "Look up the time on the server with get_server_time and tell me.",
+)
 
 CHECKS: Final = (
     Check(
         id="J01",
         name="single call",
-        asks="The weather of a city, another one in every try, with one tool on offer.",
+        asks="The weather of a city, another one in every try, in three languages, with one tool on offer.",
         holds="exactly one call of that tool, the city as asked, finish_reason tool_calls",
         catches="a missing or wrong tool-call parser, calls lost or cut, a model that cannot call",
         rule=B90,
-        attempt=_single,
+        attempt=single,
+        tier=Tier.SMOKE,
+        needs=needs(tools=True),
+    ),
+    Check(
+        id="J02",
+        name="tool without parameters",
+        asks="The time of the server, in eight wordings; the tool on offer takes no arguments.",
+        holds="exactly one call of that tool, and its arguments are an empty object",
+        catches="parsers that lose a call without arguments, or send an empty text or null for them",
+        rule=B90,
+        attempt=clock,
         tier=Tier.SMOKE,
         needs=needs(tools=True),
     ),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gates.acceptance import calls
+from gates.acceptance import calls, load, parallel, structured
 
 if TYPE_CHECKING:
     from gates.acceptance.check import Check
 
-ALL: Final[tuple[Check, ...]] = (*calls.CHECKS,)
+ALL: Final[tuple[Check, ...]] = (
+    *calls.CHECKS,
+    *parallel.CHECKS,
+    *structured.CHECKS,
+    *load.CHECKS,
+)
