@@ -169,6 +169,10 @@ class Connection(asyncio.Protocol):
         """Close in the middle of an answer; what was written still arrives, the end of the stream does not."""
         self._transport.close()
 
+    def drop(self) -> None:
+        """Reset the connection: the client gets no answer, and an error instead of an end."""
+        self._transport.abort()
+
     def retire(self) -> None:
         """Take no further request: close now if idle, else after the answer that is under way."""
         if self._current is None:

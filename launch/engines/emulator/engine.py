@@ -5,16 +5,16 @@ import sys
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from random import Random
 
+from . import mind
 from .connection import Connection
 from .faults import FaultPlan, FaultSetting, Situation
-from .generation import Generation
+from .generation import ENGINE_ERROR, Generation
 from .log import log, log_crash
 from .pacer import Pacer
-from .request import Asked
+from .request import Asked, BadRequest
 from .settings import NS_PER_S, Settings
+from .struck import TAKES_TOO_LONG, Struck, refuse_bad_ids, shortened
 from .tokens import PrefixCache
 from .truth import Truth
 from .wire import error_body, wire_for
@@ -47,7 +47,7 @@ class Engine:
         self.created = int(time.time())
         self.ready = False
         self.sleep_level = 0
-        self.rng = Random(settings.seed)  # noqa: S311 - must be repeatable, guards nothing
+        self.dead = False
         self._plan = FaultPlan(settings.faults, settings.seed)
         self._pacer = pacer
         self._truth = truth
@@ -57,6 +57,7 @@ class Engine:
         self._prefixes = PrefixCache(settings.kv_tokens)
         self._ready_ns = 0
         self._woken = False
+        self._last: Asked | None = None
 
     def become_ready(self) -> None:
         self.ready = True
@@ -77,28 +78,34 @@ class Engine:
     def kv_tokens_used(self) -> int:
         return sum(g.asked.prompt_tokens + g.produced_tokens for g in self._running)
 
-    def submit(self, connection: Connection, asked: Asked, arrived_ns: int) -> None:
-        """Take a valid request: run it, queue it, or do to it what a fault says."""
+    def submit(self, connection: Connection, asked: Asked, arrived_ns: int, refusal: BadRequest | None = None) -> None:
+        """Take a valid request: run it, queue it, or do to it what a fault says.
+
+        `refusal` is raised for a prompt that is too long, unless a fault lets the engine take it.
+        """
         self.accepted += 1
-        struck = self._plan.strike(self._situation(asked))
+        faults = self._plan.strike(self._situation(asked))
         self._crash_if_due()
-        if "error-500" in struck:
-            self.counters.finished["error"] += 1
-            body = error_body(
-                "EngineCore encountered an issue. See stack trace (above) for the root cause.",
-                "InternalServerError",
-                500,
-                None,
-                self.settings.dialect,
-            )
-            connection.respond(HTTPStatus.INTERNAL_SERVER_ERROR, body)
+        if refusal is not None:
+            if not faults.keys() & TAKES_TOO_LONG:
+                raise refusal
+            asked = shortened(asked)
+        struck = Struck(faults, asked, self.settings, self.accepted, self._others)
+        self._last = asked
+        if self._failed(connection, struck):
             return
-        wire = wire_for(asked, self.settings.dialect)
+        asked = struck.asked
+        wire = struck.wire(wire_for(asked, self.settings.dialect))
         truth = self._truth.open_request(wire.request_id, arrived_ns, asked.prompt_tokens) if self._truth else None
         generation = Generation(self, connection, asked, wire, struck, truth)
         generation.accept()
         self._waiting.append(generation)
         self._admit(arrived_ns)
+
+    @property
+    def takes_too_long(self) -> bool:
+        """Whether a prompt that is too long may be taken, by a fault."""
+        return any(self._plan.holds(name) for name in TAKES_TOO_LONG)
 
     def release(self, generation: Generation, finish: str) -> None:
         """An answer ended; its slot is free for the next one."""
@@ -160,17 +167,56 @@ class Engine:
             if due_ns is not None:
                 self._pacer.schedule(due_ns, generation)
 
+    def _failed(self, connection: Connection, struck: Struck) -> bool:
+        """Whether a fault answered instead of the model."""
+        if self._plan.holds("id-bad-format") and struck.asked.chat:
+            refuse_bad_ids(struck.asked)
+        if "engine-death" in struck:
+            self.dead = True
+            for generation in [*self._waiting, *self._running]:
+                generation.fail()
+        if "conn-drop" in struck:
+            self.counters.finished["abort"] += 1
+            connection.drop()
+        elif "http400" in struck:
+            self._refuse(connection, "Conversation roles must alternate user and assistant.", "BadRequestError", 400)
+        elif self.dead or "http500" in struck or "http500-history" in struck:
+            self._refuse(connection, *ENGINE_ERROR)
+        else:
+            return False
+        return True
+
+    def _refuse(self, connection: Connection, message: str, kind: str, status: int) -> None:
+        self.counters.finished["error"] += 1
+        connection.respond(status, error_body(message, kind, status, None, self.settings.dialect))
+
+    def _others(self) -> tuple[Asked, ...]:
+        """What else is asked right now, or was asked last."""
+        running = tuple(generation.asked for generation in [*self._running, *self._waiting])
+        return running or ((self._last,) if self._last else ())
+
     def _situation(self, asked: Asked) -> Situation:
+        asks_about = self._plan.asks_about
+        cached = asks_about("cached") and 2 * self._prefixes.known(asked.prompt) >= asked.prompt_tokens
+        calls = mind.answer(asked, self.settings, 0).calls if asks_about("argument") else ()
         return Situation(
             number=self.accepted,
             since_ready_s=self.since_ready_s(),
             running=len(self._running) + 1,
             streamed=asked.streamed,
             thinking=asked.thinking,
+            has_switch=asked.chat and self.settings.thinking.has_switch,
             has_tools=bool(asked.tools),
+            choice=asked.choice.mode,
+            has_schema=asked.answer_schema is not None,
+            sampled=asked.temperature != 0,
             turn=asked.turn,
             woken=self._woken,
+            cached=cached,
+            has_tool_turns=any(message.calls or message.role == "tool" for message in asked.messages),
+            has_result=any(message.role == "tool" for message in asked.messages),
             after_tool_result=bool(asked.results),
+            longest_argument=max((len(call.arguments) for call in calls), default=0),
         )
 
     def _crash_if_due(self) -> None:

@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING
 
 from . import mind
 from .connection import Connection
-from .faults import FaultSetting
 from .request import Asked
 from .settings import Headers
+from .struck import Struck
 from .tokens import Piece
 from .truth import RequestTruth
 from .voice import Voice
-from .wire import Usage, Wire
+from .wire import Usage, Wire, error_body
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+ENGINE_ERROR = (
+    "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+    "InternalServerError",
+    500,
+)
+_BREAKS_OFF = ("err-in-stream", "stream-cut", "hang")
 
 
 class Generation:
@@ -31,7 +38,7 @@ class Generation:
         connection: Connection,
         asked: Asked,
         wire: Wire,
-        struck: dict[str, FaultSetting],
+        struck: Struck,
         truth: RequestTruth | None,
     ) -> None:
         self.asked = asked
@@ -94,7 +101,7 @@ class Generation:
         if self._over:
             return None
         self._account()
-        if self._cut_off():
+        if self._broken_off():
             return None
         if self._finish is not None:
             self._end(self._finish)
@@ -112,13 +119,24 @@ class Generation:
                 self._truth.close("abort", self.produced_tokens)
             self._engine.release(self, "abort")
 
+    def fail(self) -> None:
+        """The engine gives up on it: status 500, or an error event where an answer has begun."""
+        self._over = True
+        self._connection.on_lost = None
+        self._engine.release(self, "error")
+        if self.asked.streamed and (self._chunks or self._engine.settings.headers is Headers.EARLY):
+            self._connection.write_now(self._wire.failure(*ENGINE_ERROR))
+            self._connection.finished()
+        else:
+            message, kind, status = ENGINE_ERROR
+            self._connection.respond(status, error_body(message, kind, status, None, self._engine.settings.dialect))
+        if self._truth is not None:
+            self._truth.close("error", self.produced_tokens)
+
     def _spoken(self, choice: int) -> Iterator[Piece]:
         """The pieces of one choice, spoiled by the faults that struck; without end if the client forbids one."""
         engine = self._engine
-        answer = mind.answer(self.asked, engine.settings, choice)
-        for setting in self._struck.values():
-            if setting.fault.spoils is not None:
-                answer = setting.fault.spoils(answer, engine.rng)
+        answer = self._struck.spoil(mind.answer(self.asked, engine.settings, choice))
         if self.asked.ignore_eos:
             more = mind.more(self.asked, engine.settings.seed)
             return chain(answer.pieces(), (Piece("content", token) for token in more))
@@ -137,16 +155,16 @@ class Generation:
         self._frame = self._streamed_frame(groups) if self.asked.streamed else b""
 
     def _streamed_frame(self, groups: list[tuple[Voice, list[Piece]]]) -> bytes:
-        usage = self._usage() if self.asked.continuous_usage and "no-usage" not in self._struck else None
+        usage = self._usage() if self.asked.continuous_usage else None
         frame = b"".join(self._wire.events(group, voice.choice, usage) for voice, group in groups)
-        if "truncates" in self._struck:
+        if any(name in self._struck for name in _BREAKS_OFF):
             return frame
         for voice, _ in groups:
             if voice.finish is not None:
                 frame += self._wire.finishing(voice.finish, voice.choice, voice.matched, usage)
         if self._finish is None:
             return frame
-        final = self._usage() if self.asked.include_usage and "no-usage" not in self._struck else None
+        final = self._usage() if self.asked.include_usage else None
         return frame + self._wire.closing(final)
 
     def _account(self) -> None:
@@ -158,13 +176,16 @@ class Generation:
         if self._truth is not None and self.asked.streamed:
             self._truth.chunk(self._group_tokens, self._due_ns, self._sent_ns)
 
-    def _cut_off(self) -> bool:
-        setting = self._struck.get("truncates")
-        if setting is None or (self._chunks < setting.values[0] and self._finish is None):
-            return False
-        self.lost()
-        self._connection.cut()
-        return True
+    def _broken_off(self) -> bool:
+        """Whether a fault ends it here, after so many chunks or where it would have ended well."""
+        struck = [setting for name in _BREAKS_OFF if (setting := self._struck.get(name))]
+        due = [s.fault.name for s in struck if self._chunks >= s.values[0] or self._finish is not None]
+        if "err-in-stream" in due:
+            self.fail()
+        elif "stream-cut" in due:
+            self.lost()
+            self._connection.cut()
+        return bool(due)
 
     def _end(self, finish: str) -> None:
         self._over = True
@@ -173,8 +194,8 @@ class Generation:
         if self.asked.streamed:
             self._connection.finished()
         else:
-            usage = None if "no-usage" in self._struck else self._usage()
-            self._connection.respond(200, self._wire.body([voice.written for voice in self._voices], usage))
+            body = self._wire.body([voice.written for voice in self._voices], self._usage())
+            self._connection.respond(200, body)
             if self._truth is not None:
                 self._truth.chunk(self.produced_tokens, self._due_ns, time.monotonic_ns())
         if self._truth is not None:

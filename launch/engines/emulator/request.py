@@ -42,6 +42,7 @@ class Asked:
     thinking: bool
     answer_schema: dict[str, Any] | None
     stop: tuple[str, ...]
+    temperature: float | None
     choices: int
     segments: tuple[Segment, ...]
     prompt: bytes
@@ -178,6 +179,7 @@ def _asked(
         thinking=thinking,
         answer_schema=_answer_schema(fields.get("response_format")),
         stop=_stop(fields.get("stop")),
+        temperature=fields.get("temperature"),
         choices=_choices(fields.get("n")),
         segments=segments,
         prompt=prompt,

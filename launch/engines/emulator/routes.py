@@ -1,6 +1,7 @@
 """Which path does what, in each dialect."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 
 from .connection import Connection, Request
@@ -8,7 +9,7 @@ from .engine import Engine
 from .log import log_crash
 from .metrics import render_metrics
 from .request import Asked, BadRequest, prompt_of, read_chat, read_completion, read_object
-from .settings import Dialect, Thinking
+from .settings import Dialect, Settings, Thinking
 from .tokens import prompt_pieces, token_id
 from .wire import compact, error_body
 
@@ -20,6 +21,9 @@ VERSIONS = {
     Dialect.LLAMACPP: "b7083",
     Dialect.SMG: "1.13.0",
 }
+
+_HEALTH = frozenset({"/health", "/ping", "/health_generate"})
+_ENDLESS = 2**40
 
 
 class Routes:
@@ -40,6 +44,8 @@ class Routes:
             self._json(connection, {"detail": "Service Unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
         elif self._locked(request):
             self._json(connection, {"error": "Unauthorized"}, HTTPStatus.UNAUTHORIZED)
+        elif self._engine.dead and request.path in _HEALTH:
+            self._json(connection, {"detail": "Service Unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
         else:
             self._handled(handler, connection, request)
 
@@ -120,15 +126,25 @@ class Routes:
     # the handlers
 
     def _chat(self, connection: Connection, request: Request) -> None:
-        self._generate(connection, request, read_chat(bytes(request.body), self._engine.settings))
+        self._generate(connection, request, read_chat)
 
     def _completion(self, connection: Connection, request: Request) -> None:
-        self._generate(connection, request, read_completion(bytes(request.body), self._engine.settings))
+        self._generate(connection, request, read_completion)
 
-    def _generate(self, connection: Connection, request: Request, asked: Asked) -> None:
+    def _generate(self, connection: Connection, request: Request, read: Callable[[bytes, Settings], Asked]) -> None:
+        asked, refusal = self._read(bytes(request.body), read)
         if asked.streamed and request.version == "1.0":
             raise BadRequest("a stream needs HTTP/1.1: HTTP/1.0 has no chunks", "stream")
-        self._engine.submit(connection, asked, request.arrived_ns)
+        self._engine.submit(connection, asked, request.arrived_ns, refusal)
+
+    def _read(self, body: bytes, read: Callable[[bytes, Settings], Asked]) -> tuple[Asked, BadRequest | None]:
+        """The request; if it is only too long and a fault may take it, with the refusal that it would get."""
+        try:
+            return read(body, self._engine.settings), None
+        except BadRequest as refusal:
+            if not self._engine.takes_too_long:
+                raise
+            return read(body, replace(self._engine.settings, max_model_len=_ENDLESS)), refusal
 
     def _tokenize(self, connection: Connection, request: Request) -> None:
         settings = self._engine.settings

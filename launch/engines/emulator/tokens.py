@@ -3,6 +3,7 @@
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Literal, NamedTuple
 from zlib import crc32
 
@@ -52,16 +53,25 @@ class PrefixCache:
 
         As in real engines the last block never counts: one token at least has to be computed.
         """
-        cached_blocks, chain, hit = 0, 0, True
-        for start in range(0, len(prompt) - _BLOCK_BYTES, _BLOCK_BYTES):
-            chain = hash((chain, prompt[start : start + _BLOCK_BYTES]))
-            hit = hit and chain in self._blocks
-            cached_blocks += hit
+        cached_tokens = self.known(prompt)
+        for chain in _chains(prompt):
             self._blocks[chain] = None
             self._blocks.move_to_end(chain)
         while len(self._blocks) > self._capacity_blocks:
             self._blocks.popitem(last=False)
-        return cached_blocks * 16
+        return cached_tokens
+
+    def known(self, prompt: bytes) -> int:
+        """Tokens at the start of this prompt that are already cached; nothing changes."""
+        return 16 * sum(1 for _ in takewhile(self._blocks.__contains__, _chains(prompt)))
 
     def clear(self) -> None:
         self._blocks.clear()
+
+
+def _chains(prompt: bytes) -> Iterator[int]:
+    """One number per whole block, which stands for the block and for everything before it."""
+    chain = 0
+    for start in range(0, len(prompt) - _BLOCK_BYTES, _BLOCK_BYTES):
+        chain = hash((chain, prompt[start : start + _BLOCK_BYTES]))
+        yield chain
