@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from launch.release import diff
 
@@ -27,6 +28,7 @@ from .desk import Desk, Person
 from .peers import SCOPE_KEY
 
 MAX_LOG_BYTES = 256 * 1024
+MAX_BODY_BYTES = 512 * 1024  # a topology of the largest allowed size, every character of it escaped
 MAX_WAIT_S = 30.0
 EVENT_POLL_S = 0.1
 HTTP_STATUS = {
@@ -113,9 +115,20 @@ def _errors(app: FastAPI) -> None:
         place = ".".join(str(part) for part in first["loc"])
         return JSONResponse({"error": f"{place}: {first['msg']}", "exit_code": int(ExitCode.USAGE)}, 422)
 
+    @app.exception_handler(StarletteHTTPException)
+    def _route(request: Request, error: StarletteHTTPException) -> JSONResponse:
+        # Unknown paths and methods, and bodies that cannot be decoded: the same shape as every other error.
+        where = f"{request.method} {request.url.path}"
+        known = {404: ExitCode.NOT_FOUND, 405: ExitCode.NOT_FOUND}.get(error.status_code, ExitCode.USAGE)
+        return JSONResponse({"error": f"{where}: {error.detail}", "exit_code": int(known)}, error.status_code)
+
     @app.middleware("http")
     async def _foreign(request: Request, call_next: Any) -> Any:
         try:
+            size = request.headers.get("content-length", "0")
+            if not size.isdigit() or int(size) > MAX_BODY_BYTES or "transfer-encoding" in request.headers:
+                sentence = f"the body must say its length and be of at most {MAX_BODY_BYTES} bytes; it says {size[:40]}"
+                return JSONResponse({"error": sentence, "exit_code": int(ExitCode.USAGE)}, 413)
             return await call_next(request)
         except Exception as error:
             exit_code = getattr(error, "exit_code", None)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import httpx
 import pytest
 
 from controller.demo.stage import Stage
@@ -324,3 +325,25 @@ def test_back_and_forth(own_box, cutover, cutover_begun, wait_until):
     assert waiting.returncode == 0, out + said
     assert "the daemon does not answer: trying again" in said
     assert own_box.live().startswith("third@")
+
+
+# --- the socket itself ---
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "headers", "status", "exit_code"),
+    [
+        ("GET", "/v1/nothing", b"", {}, 404, 3),
+        ("DELETE", "/v1/status", b"", {}, 405, 3),
+        ("POST", "/v1/rollouts", b"\xff\xfe{", {"content-type": "application/json"}, 400, 2),
+        ("POST", "/v1/rollouts", b"x" * 600_000, {"content-type": "application/json"}, 413, 2),
+    ],
+    ids=["no such path", "no such method", "not utf-8", "too large"],
+)
+def test_every_error_of_the_api_has_the_same_shape(box, method, path, content, headers, status, exit_code):
+    socket = httpx.HTTPTransport(uds=str(box.stage.config.socket))
+    with httpx.Client(transport=socket, base_url="http://cutover") as api:
+        answer = api.request(method, path, content=content, headers=headers)
+    assert answer.status_code == status
+    assert answer.json()["exit_code"] == exit_code
+    assert answer.json()["error"]
