@@ -1,9 +1,10 @@
 """The gates without a daemon.
 
 python -m gates GATE                      one gate on the contract: request JSON on stdin, verdict JSON on stdout
-python -m gates run --endpoint URL --model NAME [--profile NAME|FILE] [--gate NAME]… [--json]
-python -m gates list
-python -m gates explain GATE
+python -m gates run --endpoint URL --model NAME [--profile NAME|FILE] [--gate NAME]… [--html FILE] [--json]
+python -m gates report REPORT.json [--html FILE]
+python -m gates list [--json]
+python -m gates explain CHECK|RULE|GATE [--json]
 """
 
 from __future__ import annotations

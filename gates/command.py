@@ -1,19 +1,25 @@
-"""`python -m gates run | list | explain`: for people, and for scripts that have no daemon."""
+"""`python -m gates run | report | list | explain`: for people, and for scripts that have no daemon."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gates import catalog
+from gates import listing
 from gates.errors import GateUsageError
 from gates.options import capability_pair, read_baseline
-from gates.profile import DIRECTORY, load
+from gates.page import page_of_run, write_page
+from gates.progress import shown
+from gates.report import read_report
 from gates.run import run_profile
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def command(argv: list[str]) -> int:
@@ -38,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Judge an OpenAI-compatible endpoint.",
         epilog="example: python -m gates run --endpoint http://127.0.0.1:8000 --model qwen --profile smoke",
     )
-    actions = parser.add_subparsers(required=True, metavar="run | list | explain | GATE")
+    actions = parser.add_subparsers(required=True, metavar="run | report | list | explain | GATE")
     run = actions.add_parser("run", help="run a profile against an endpoint")
     run.add_argument("--endpoint", required=True, metavar="URL", help="base URL, with or without /v1")
     run.add_argument("--model", required=True, metavar="NAME", help="the served model name")
@@ -49,60 +55,83 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--baseline", type=Path, metavar="FILE", help="report (--json) of an earlier run to compare with")
     run.add_argument("--metrics-url", metavar="URL")
     run.add_argument("--evidence", type=Path, metavar="DIR", help="where evidence goes; default a temporary directory")
+    run.add_argument("--html", type=Path, metavar="FILE", help="the report as a page; default beside the evidence")
     run.add_argument("--json", action="store_true", help="the report as JSON on stdout")
     run.set_defaults(action=_run)
-    listing = actions.add_parser("list", help="the gates and profiles that ship")
-    listing.set_defaults(action=_list)
-    explain = actions.add_parser("explain", help="what a gate catches, and its settings")
-    explain.add_argument("gate")
+    report = actions.add_parser("report", help="show a saved --json report again, and make its page")
+    report.add_argument("report", type=Path, metavar="REPORT.json")
+    report.add_argument("--html", type=Path, metavar="FILE", help="default: the same name with .html")
+    report.add_argument("--json", action="store_true", help="say where the page is as JSON on stdout")
+    report.set_defaults(action=_report)
+    names = actions.add_parser("list", help="the gates, profiles and checks that ship")
+    names.add_argument("--json", action="store_true", help="as JSON on stdout")
+    names.set_defaults(action=_list)
+    explain = actions.add_parser("explain", help="what a check, a rule or a gate asks and catches, and why")
+    explain.add_argument("name", metavar="CHECK|RULE|GATE", help="see `list`")
+    explain.add_argument("--json", action="store_true", help="as JSON on stdout")
     explain.set_defaults(action=_explain)
     return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    report = run_profile(
-        arguments.endpoint,
-        arguments.model,
-        arguments.profile,
-        only=arguments.gate,
-        evidence_dir=arguments.evidence,
-        api_key_env=arguments.api_key_env,
-        capability=dict(capability_pair(text) for text in arguments.capability),
-        baseline=read_baseline(arguments.baseline),
-        metrics_url=arguments.metrics_url,
-        on_progress=_progress,
-    )
+    with shown() as on_progress:
+        report = run_profile(
+            arguments.endpoint,
+            arguments.model,
+            arguments.profile,
+            only=arguments.gate,
+            evidence_dir=arguments.evidence,
+            api_key_env=arguments.api_key_env,
+            capability=dict(capability_pair(text) for text in arguments.capability),
+            baseline=read_baseline(arguments.baseline),
+            metrics_url=arguments.metrics_url,
+            on_progress=on_progress,
+        )
+    page = page_of_run(report, arguments.html)
     if arguments.json:
         sys.stdout.write(report.to_json() + "\n")
     else:
-        from rich.console import Console
-
-        Console().print(report.table())
+        _print(report.table())
+    if page is not None:
+        sys.stderr.write(f"page: {page}\n")
     return report.exit_code
 
 
-def _progress(fields: Mapping[str, Any]) -> None:
-    said = fields.get("sentence") or fields.get("log") or ("started" if fields.get("started") else "")
-    left = f" (then {', '.join(fields['left'])})" if fields.get("left") else ""
-    verdict = f"{fields['verdict']}: " if "verdict" in fields else ""
-    check = f" {fields['check']}" if "check" in fields else ""
-    sys.stderr.write(f"{fields.get('gate')}{check}: {verdict}{said}{left}\n")
+def _report(arguments: argparse.Namespace) -> int:
+    report = read_report(arguments.report)
+    page = arguments.html or arguments.report.with_suffix(".html")
+    write_page(report, page, beside=arguments.report.parent)
+    if arguments.json:
+        _print_json({"schema": 1, "page": str(page), "verdict": str(report.verdict), "sentence": report.sentence})
+    else:
+        _print(report.table())
+        sys.stderr.write(f"page: {page}\n")
+    return 0
 
 
-def _list(_arguments: argparse.Namespace) -> int:
-    for gate in catalog.BUILT_IN.values():
-        sys.stdout.write(f"{gate.name:12} {gate.summary}\n")
-    sys.stdout.write("\nprofiles\n")
-    for file in sorted(DIRECTORY.glob("*.yaml")):
-        profile = load(file.stem)
-        names = ", ".join(step.name for step in profile.gates)
-        sys.stdout.write(f"{profile.name:12} {profile.description} ({names})\n")
+def _list(arguments: argparse.Namespace) -> int:
+    found = listing.listed()
+    if arguments.json:
+        _print_json(found)
+    else:
+        _print(listing.drawn_list(found))
     return 0
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    gate = catalog.find(arguments.gate)
-    sys.stdout.write(f"{gate.name}: {gate.summary}\n\nCatches: {gate.catches}\n\nSettings\n")
-    for name, field in gate.settings().model_fields.items():
-        sys.stdout.write(f"  {name} (default {field.get_default(call_default_factory=True)!r})\n")
+    found = listing.explained(arguments.name)
+    if arguments.json:
+        _print_json(found)
+    else:
+        _print(listing.drawn_explanation(found))
     return 0
+
+
+def _print(part: RenderableType) -> None:
+    from rich.console import Console
+
+    Console(markup=False, highlight=False, emoji=False).print(part)
+
+
+def _print_json(document: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")

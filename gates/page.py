@@ -62,6 +62,24 @@ def write_page(report: RunReport, path: Path, beside: Path | None = None) -> Non
         raise GateUsageError(f"The page cannot be written to {path}: {error.strerror}.") from None
 
 
+def page_of_run(report: RunReport, wanted: Path | None) -> Path | None:
+    """Write the page of a run to `wanted`, else beside its evidence; None when there is neither.
+
+    A page that nobody asked for is never why a run fails: it is left out when the evidence directory takes no more.
+    """
+    if wanted is not None:
+        write_page(report, wanted)
+        return wanted
+    if not report.evidence_dir:
+        return None
+    page = Path(report.evidence_dir) / FILE_NAME
+    try:
+        write_page(report, page)
+    except GateUsageError:
+        return None
+    return page
+
+
 def marked(text: str, quotes: Quotes) -> Markup:
     """`text` escaped, with what the sentence quotes inside ``<mark>``."""
     parts, at = [], 0

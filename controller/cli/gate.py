@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import Json, examples
 from .session import session_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 app = typer.Typer(help="Judge an endpoint by the gates. Needs no daemon.")
 INTERRUPTED = 130  # as a shell reports SIGINT
@@ -24,7 +26,7 @@ INTERRUPTED = 130  # as a shell reports SIGINT
     epilog=examples(
         "cutover gate run --endpoint http://127.0.0.1:8000 --model qwen3.8-27b",
         "cutover gate run --endpoint http://127.0.0.1:8000 --model qwen3.8-27b --profile smoke --json",
-        "cutover gate run --endpoint $URL --model m --gate toolcalls --capability thinking=switch",
+        "cutover gate run --endpoint $URL --model m --gate acceptance --capability thinking=switch --html page.html",
     )
 )
 def run(  # noqa: PLR0913, PLR0917 - the options of a command
@@ -51,14 +53,20 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
         str | None, typer.Option("--metrics-url", metavar="URL", help="The engine's metrics, where not at /metrics.")
     ] = None,
     evidence: Annotated[Path | None, typer.Option("--evidence", metavar="DIR", help="Keep the evidence here.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="The report as a page. Otherwise it lies beside the evidence."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a profile's gates. Exit code: 0 pass, 10 fail, 11 could not tell, 12 a gate broke."""
     session = session_of(ctx, as_json=as_json)
     from gates.options import capability_pair, read_baseline
+    from gates.page import page_of_run
+    from gates.progress import shown
     from gates.run import run_profile
 
-    with _cancelled_by_signals() as cancel:
+    with _cancelled_by_signals() as cancel, shown() as on_progress:
         report = run_profile(
             endpoint,
             model,
@@ -69,64 +77,71 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
             capability=dict(capability_pair(text) for text in capability or ()),
             baseline=read_baseline(baseline),
             metrics_url=metrics_url,
-            on_progress=_progress,
+            on_progress=on_progress,
             cancel=cancel,
         )
+    page = page_of_run(report, html)
     if as_json:
         session.emit(report.to_dict())
     else:
-        from .terminal import console
-
-        console().print(report.table())
+        _print(report.table())
+    if page is not None:
+        sys.stderr.write(f"page: {page}\n")
     raise typer.Exit(INTERRUPTED if cancel.is_set() else report.exit_code)
+
+
+@app.command(epilog=examples("cutover gate report report.json", "cutover gate report report.json --html page.html"))
+def report(
+    ctx: typer.Context,
+    saved: Annotated[Path, typer.Argument(metavar="REPORT.json", help="What `cutover gate run --json` printed.")],
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Where to; otherwise the same name with .html.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a saved report again, and make its page. The exit code is not the verdict."""
+    session = session_of(ctx, as_json=as_json)
+    from gates.page import write_page
+    from gates.report import read_report
+
+    again = read_report(saved)
+    page = html or saved.with_suffix(".html")
+    write_page(again, page, beside=saved.parent)
+    if as_json:
+        session.emit({"schema": 1, "page": str(page), "verdict": str(again.verdict), "sentence": again.sentence})
+    else:
+        _print(again.table())
+        sys.stderr.write(f"page: {page}\n")
 
 
 @app.command("list", epilog=examples("cutover gate list"))
 def listing(ctx: typer.Context, as_json: Json = False) -> None:
-    """List the gates and the profiles that ship."""
+    """List the gates, the profiles that ship, and every check."""
     session = session_of(ctx, as_json=as_json)
-    from gates.catalog import BUILT_IN
-    from gates.profile import DIRECTORY, load
+    from gates.listing import drawn_list, listed
 
-    profiles = [load(file.stem) for file in sorted(DIRECTORY.glob("*.yaml"))]
+    found = listed()
     if as_json:
-        session.emit(
-            {
-                "schema": 1,
-                "gates": [{"name": g.name, "summary": g.summary} for g in BUILT_IN.values()],
-                "profiles": [
-                    {"name": p.name, "description": p.description, "gates": [step.name for step in p.gates]}
-                    for p in profiles
-                ],
-            }
-        )
-        return
-    for one in BUILT_IN.values():
-        sys.stdout.write(f"{one.name:12} {one.summary}\n")
-    sys.stdout.write("\nprofiles\n")
-    for p in profiles:
-        sys.stdout.write(f"{p.name:12} {p.description} ({', '.join(step.name for step in p.gates)})\n")
+        session.emit(found)
+    else:
+        _print(drawn_list(found))
 
 
-@app.command(epilog=examples("cutover gate explain toolcalls"))
+@app.command(epilog=examples("cutover gate explain J07", "cutover gate explain toolcalls"))
 def explain(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="GATE", help="See `cutover gate list`.")],
+    name: Annotated[str, typer.Argument(metavar="CHECK|RULE|GATE", help="See `cutover gate list`.")],
     as_json: Json = False,
 ) -> None:
-    """Say what a gate catches, and which settings it has."""
+    """Say what a check asks, when it blocks, what it catches, and which public bugs are behind it."""
     session = session_of(ctx, as_json=as_json)
-    from gates.catalog import find
+    from gates.listing import drawn_explanation, explained
 
-    one = find(name)
-    settings = {key: field.get_default(call_default_factory=True) for key, field in one.settings().model_fields.items()}
+    found = explained(name)
     if as_json:
-        shown = json.loads(json.dumps(settings, default=_plain))
-        session.emit({"schema": 1, "name": one.name, "summary": one.summary, "catches": one.catches, "settings": shown})
-        return
-    sys.stdout.write(f"{one.name}: {one.summary}\n\nCatches: {one.catches}\n\nSettings, with their defaults\n")
-    for key, value in settings.items():
-        sys.stdout.write(f"  {key}: {json.dumps(value, default=_plain, ensure_ascii=False)}\n")
+        session.emit(found)
+    else:
+        _print(drawn_explanation(found))
 
 
 @contextlib.contextmanager
@@ -141,18 +156,7 @@ def _cancelled_by_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _plain(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    return list(value) if isinstance(value, set | frozenset | tuple) else str(value)
+def _print(part: RenderableType) -> None:
+    from .terminal import console
 
-
-def _progress(fields: Mapping[str, Any]) -> None:
-    """One line on stderr per word from a gate; called from other threads, so one write each."""
-    from .terminal import clean
-
-    said = fields.get("sentence") or fields.get("log") or ("started" if fields.get("started") else "")
-    left = f" (then {', '.join(fields['left'])})" if fields.get("left") else ""
-    verdict = f"{fields['verdict']}: " if "verdict" in fields else ""
-    check = f" {fields['check']}" if "check" in fields else ""
-    sys.stderr.write(clean(f"{fields.get('gate')}{check}: {verdict}{said}{left}") + "\n")
+    console().print(part)
