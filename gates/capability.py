@@ -15,6 +15,10 @@ _SWITCHES: Final[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {
         {"chat_template_kwargs": {"enable_thinking": False}},
     ),
     "thinking": ({"chat_template_kwargs": {"thinking": True}}, {"chat_template_kwargs": {"thinking": False}}),
+    "thinking_mode": (
+        {"chat_template_kwargs": {"thinking_mode": "enabled"}},
+        {"chat_template_kwargs": {"thinking_mode": "disabled"}},
+    ),
     "reasoning_effort": ({"reasoning_effort": "medium"}, {"reasoning_effort": "none"}),
 }
 
@@ -24,16 +28,30 @@ class Capability(StrictModel):
 
     tools: bool = True
     thinking: Literal["none", "always", "switch"] | None = None
-    thinking_switch: Literal["enable_thinking", "thinking", "reasoning_effort"] = "enable_thinking"
-    """How the switch is spelled: Qwen and GLM, DeepSeek and Kimi, or OpenAI's effort."""
+    thinking_switch: Literal["enable_thinking", "thinking", "thinking_mode", "reasoning_effort"] = "enable_thinking"
+    """How the switch is spelled: Qwen and GLM, DeepSeek and Kimi, MiniMax, or OpenAI's effort."""
+    interleaved_reasoning: bool = False
+    """The model may think again after content or a call has begun."""
     required: bool = False
     """`tool_choice: required` is supported."""
     parallel_calls: bool = False
     named: bool = False
+    """`tool_choice` may name a function."""
     json_schema: bool = False
     keeps_reasoning: bool = False
+    """The reasoning of earlier turns of a chain of tool calls stays in the prompt."""
     reasoning_field: Literal["reasoning", "reasoning_content"] | None = None
+    finish_named: Literal["stop", "tool_calls", "any"] = "any"
+    """How an answer ends whose function was named: vLLM says stop, as OpenAI does; SGLang and smg say tool_calls."""
+    finish_required: Literal["stop", "tool_calls", "any"] = "tool_calls"
+    """How an answer ends that had to call something: stop only in vLLM before 0.12, and there not in streams."""
+    malformed_history: Literal["refused", "coerced"] | None = None
+    """What becomes of a history whose arguments are no JSON object: an error, or silently something else."""
+    foreign_ids: Literal["accepted", "refused"] | None = None
+    """May the history hold call ids that another engine made?"""
     max_context_tokens: int | None = Field(default=None, gt=0)
+    prefix_caching: bool = False
+    """The engine caches prefixes: a run that never sees a hit could not judge the cache."""
 
     @property
     def thinking_on(self) -> Mapping[str, Any]:

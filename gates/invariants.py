@@ -1,56 +1,70 @@
-"""Rules that hold for every answer of a healthy engine, whatever was asked. They run on each response of each gate."""
+"""Rules that hold for every answer of a healthy engine, whatever was asked. They run on each response of each gate.
+
+Two kinds of breaches. What only a server can do counts at once; what a model may do by itself now and then is marked
+`by_model` and judged by repetition.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from gates import markers, textrules
+from gates import accounting, callrules, finish, markers, textrules
+from gates.callrules import not_an_object
 from gates.toolwire import Breach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gates.capability import Capability
     from gates.reply import Reply
+
+__all__ = ["BY_MODEL_ONLY", "RULES", "SAID_BY_OTHERS", "breaches", "not_an_object"]
 
 RULES: Final = {
     "P01": "server-sent events are framed rightly, one [DONE] ends them",
     "P02": "the role is assistant",
     "P03": "a stream has exactly one finish_reason, it fits the calls, nothing follows it",
-    "P04": "tool call deltas: index, then id and whole name once, arguments as strings",
+    "P04": "tool call deltas: index, then id and whole name once, arguments as strings; ids are new",
     "P05": "every kind of client assembles the same calls",
-    "P06": "a whole answer has the shape of a chat completion",
-    "P07": "usage is there and within what was allowed",
+    "P06": "a whole answer has the shape of a chat completion, its finish_reason fits the calls",
+    "P07": "usage is there, within what was allowed, and what it counts can be seen",
     "P08": "no HTTP error, no error inside a 200, no broken connection",
     "P11": "no marker of the model's template leaks into what users read",
     "P17": "the answer names the model that was asked",
+    "J20": "arguments are a JSON object that fits the declared schema",
+    "J25": "a call names a tool that was offered",
+    "T07": "in a stream reasoning ends before content or a call begins",
+    "T14": "no call is swallowed by the reasoning",
     "O02": "no degenerate repetition",
     "O04": "no damaged encoding",
-    "J20": "arguments are a JSON object",
 }
 """Every rule by its id; the text is what must hold."""
 
+BY_MODEL_ONLY: Final = frozenset({"O02", "P11", "T14"})
+"""Rules that a model alone can break in every case."""
+SAID_BY_OTHERS: Final = frozenset({"P07", "P11", "T14"})
+"""Rules whose breach leaves an answer that can be judged otherwise too, and more tellingly."""
 
-def breaches(reply: Reply, body: Mapping[str, Any]) -> tuple[Breach, ...]:
-    """All broken rules of one answer to `body`."""
+
+def breaches(reply: Reply, body: Mapping[str, Any], capability: Capability | None = None) -> tuple[Breach, ...]:
+    """All broken rules of one answer to `body`. `capability` knows in what healthy engines differ."""
     if not reply.answered:
         return reply.breaches
-    found = [*reply.breaches, *_identity(reply, body), *_budget(reply, body), *_leaks(reply, body)]
-    for where, text in (("content", reply.content), ("reasoning", reply.reasoning)):
-        found += _text_rules(where, text)
-    found += [
-        Breach("J20", problem, by_model=True) for call in reply.calls if (problem := not_an_object(call.arguments))
-    ]
+    found = [*reply.breaches, *_identity(reply, body)]
+    found += accounting.breaches(reply, body)
+    # A marker that the request itself holds may come back: somebody may ask what `<think>` means.
+    asked = json.dumps(body, ensure_ascii=False)
+    for choice in (reply, *reply.others):
+        found += () if choice is reply else choice.breaches
+        found += finish.breaches(choice, reply.usage, body, capability)
+        found += callrules.breaches(choice, body)
+        found += [*_leaks(choice, asked), *_swallowed_call(choice, asked), *_text_rules(choice)]
+    if reply.others and body.get("n") in (None, 1):
+        found.append(Breach("P01", f"{1 + len(reply.others)} choices came; one was asked"))
+    if capability is not None and capability.interleaved_reasoning:
+        found = [breach for breach in found if breach.rule != "T07"]
     return tuple(found)
-
-
-def not_an_object(arguments: str) -> str | None:
-    """Why `arguments` is not a JSON object, or None."""
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError) as error:
-        return f"arguments are not JSON ({error}): {arguments[:120]!r}"
-    return None if isinstance(value, dict) else f"arguments are JSON but no object: {arguments[:120]!r}"
 
 
 def _identity(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
@@ -59,38 +73,42 @@ def _identity(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
     return [Breach("P17", f"the answer comes from model {reply.model!r}; {body.get('model')!r} was asked")]
 
 
-def _budget(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
-    used = reply.usage.completion_tokens if reply.usage else None
-    allowed = body.get("max_tokens")
-    if used is None:
-        return []
-    if used == 0 and (reply.content or reply.reasoning or reply.calls):
-        return [Breach("P07", "usage says 0 completion tokens and there is an answer")]
-    if isinstance(allowed, int) and used > allowed:
-        return [Breach("P07", f"usage says {used} completion tokens; max_tokens was {allowed}")]
-    return []
-
-
-def _leaks(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
-    asked = json.dumps(body, ensure_ascii=False)
+def _leaks(reply: Reply, asked: str) -> list[Breach]:
     places = [("content", reply.content, markers.ALL), ("reasoning", reply.reasoning, markers.THINKING)]
     for call in reply.calls:
-        places += [("a tool's name", call.name, markers.ALL), ("a call id", call.id, ("<|im_end|>", "<think>"))]
+        places += [("a tool's name", call.name, markers.ALL), ("a call id", call.id, markers.ALL)]
         places.append(("arguments", call.arguments, markers.ALL))
     found = []
     for where, text, table in places:
-        # A marker that the request itself holds may come back: somebody may ask what `<think>` means.
         marker = markers.found(text, tuple(m for m in table if m not in asked))
         if marker:
-            found.append(Breach("P11", f"{where} holds {marker}: …{_around(text, marker)}…"))
+            found.append(Breach("P11", f"{where} holds {marker}: …{_around(text, marker)}…", by_model=True))
     return found
 
 
-def _text_rules(where: str, text: str) -> list[Breach]:
-    damage = textrules.encoding_damage(text)
-    found = [Breach("O04", f"{where} holds {damage}", by_model=True)] if damage else []
-    broken = textrules.degeneration(text) if len(text) >= 16 else None
-    return [*found, Breach("O02", f"{where}: {broken}", by_model=True)] if broken else found
+def _swallowed_call(reply: Reply, asked: str) -> list[Breach]:
+    if reply.calls or reply.finish_reason != "stop":
+        return []
+    marker = markers.found(reply.reasoning, tuple(m for m in markers.TOOLS if m not in asked))
+    if marker is None:
+        return []
+    said = f"the reasoning holds {marker} and there is no call: …{_around(reply.reasoning, marker)}…"
+    return [Breach("T14", said, by_model=True)]
+
+
+def _text_rules(reply: Reply) -> list[Breach]:
+    found = []
+    for where, text in (("content", reply.content), ("reasoning", reply.reasoning)):
+        broken = textrules.degeneration(text) if len(text) >= 16 else None
+        if broken:
+            found.append(Breach("O02", f"{where}: {broken}", by_model=True))
+    texts = [("content", reply.content), ("reasoning", reply.reasoning)]
+    texts += [(f"the call of {call.name}", f"{call.name} {call.arguments}") for call in reply.calls]
+    for where, text in texts:
+        damage = textrules.encoding_damage(text)
+        if damage:
+            found.append(Breach("O04", f"{where} holds {damage}", by_model=True))
+    return found
 
 
 def _around(text: str, marker: str) -> str:

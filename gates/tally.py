@@ -20,22 +20,32 @@ def gone_silent(trial: Trial) -> bool:
     return len(last) == _SILENT_AFTER and all(any(b.rule == "P08" for b in answer.breaches) for answer in last)
 
 
-def check_invariants(trial: Trial) -> None:
-    """Zero tolerance: one breach that only a server can commit fails its rule."""
+LEAKS: Final = frozenset({"P11"})
+
+
+def check_invariants(trial: Trial, *, at_once: frozenset[str] = LEAKS) -> None:
+    """Zero tolerance: one breach that only a server can commit fails its rule.
+
+    So does one of the rules `at_once`, even where a model could have done it: a gate that asks a handful of questions
+    and nothing twice has no better evidence.
+    """
     for rule, must_hold in invariants.RULES.items():
-        guilty = [(answer, breach) for answer in trial.answers for breach in answer.certain if breach.rule == rule]
+        guilty = [
+            (answer, breach)
+            for answer in trial.answers
+            for breach in answer.breaches
+            if breach.rule == rule and (rule in at_once or not breach.by_model)
+        ]
         if guilty:
             sentence = f"{guilty[0][1].sentence} ({_share(guilty, trial)})"
             exchanges = [guilty[0][0].exchange]
             trial.check(rule, VerdictKind.FAIL, sentence, rule=must_hold, exchanges=exchanges)
-        elif rule not in _BY_MODEL_ONLY and any(answer.reply.answered for answer in trial.answers):
+        elif (rule in at_once or rule not in invariants.BY_MODEL_ONLY) and any(
+            answer.reply.answered for answer in trial.answers
+        ):
             answered = sum(answer.reply.answered for answer in trial.answers)
             trial.check(rule, VerdictKind.PASS, f"{must_hold}: {answered} of {answered} answers")
 
 
 def _share(guilty: list[tuple[Answer, Breach]], trial: Trial) -> str:
     return f"{len({id(answer) for answer, _ in guilty})} of {len(trial.answers)} answers"
-
-
-# These are judged where the behaviour is judged, by repetition.
-_BY_MODEL_ONLY: Final = frozenset({"O02", "J20"})

@@ -33,6 +33,7 @@ class _Draft:
     id: str = ""
     name: str = ""
     fragments: list[str] = field(default_factory=list)
+    null_arguments: bool = False
 
     def call(self) -> ToolCall:
         return ToolCall(self.id, self.name, "".join(self.fragments))
@@ -71,6 +72,8 @@ class ToolStream:
             )
         for index, draft in self._drafts.items():
             self._judge_early_end(index, draft)
+            if draft.null_arguments and not draft.fragments:
+                self._broken(f"arguments of tool call {index} came as null and never as a string")
 
     def _add_one(self, delta: object) -> bool:
         if not isinstance(delta, dict):
@@ -102,6 +105,8 @@ class ToolStream:
             draft.fragments.append(arguments)
         elif arguments is not None:
             self._broken(f"arguments of tool call {index} are {_kind(arguments)}, not a string")
+        elif "arguments" in (delta.get("function") or {}):
+            draft.null_arguments = True
 
     def _judge_opening(self, index: int, delta: dict[str, Any], call_id: object, name: object) -> None:
         if not isinstance(call_id, str) or not call_id:
@@ -110,8 +115,8 @@ class ToolStream:
             self._broken(f"tool call {index} has the id of another call ({call_id})")
         if not isinstance(name, str) or not name:
             self._broken(f"the first delta of tool call {index} has no function name")
-        if delta.get("type", "function") != "function":
-            self._broken(f"tool call {index} has type {delta.get('type')!r}, not 'function'")
+        if delta.get("type") != "function":
+            self._broken(f"the first delta of tool call {index} has type {delta.get('type')!r}, not 'function'")
 
     def _judge_early_end(self, index: int, draft: _Draft) -> None:
         # Some clients take a call for complete as soon as its arguments parse.
@@ -119,7 +124,8 @@ class ToolStream:
         so_far = ""
         for fragment in draft.fragments[:last]:
             so_far += fragment
-            if so_far.rstrip().endswith("}") and parses(so_far):
+            # Only a piece that closes a brace can complete an object: long arguments are not parsed at every piece.
+            if fragment.rstrip().endswith("}") and parses(so_far):
                 self.breaches.append(
                     Breach("P05", f"arguments of tool call {index} are complete JSON before their last piece came")
                 )

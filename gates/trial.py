@@ -60,11 +60,15 @@ class Answer:
 
     @property
     def first_problem(self) -> str | None:
-        """What makes this answer no answer at all, or a wrong one whatever was asked; transport comes first."""
+        """What makes this answer no answer at all, or a wrong one whatever was asked; transport comes first.
+
+        A leak or a swallowed call is left to whoever asked: a missing call says more in words of its own.
+        """
         broken = next((breach.sentence for breach in self.breaches if breach.rule == "P08"), None)
         if broken is None and not self.reply.answered:
             return self.reply.breaches[0].sentence
-        return broken or next((breach.sentence for breach in self.breaches if breach.by_model), None)
+        spoiled = (b for b in self.breaches if b.by_model and b.rule not in invariants.SAID_BY_OTHERS)
+        return broken or next((breach.sentence for breach in spoiled), None)
 
 
 @dataclass
@@ -103,7 +107,7 @@ class Trial:
             time.sleep(RETRY_PAUSE_S)
         self.guard(exchange)
         reply = read_reply(exchange, streamed=streamed)
-        answer = Answer(body, exchange, reply, invariants.breaches(reply, body))
+        answer = Answer(body, exchange, reply, invariants.breaches(reply, body, self.capability))
         self.answers.append(answer)
         return answer
 

@@ -136,7 +136,7 @@ class Asker:
         await asyncio.to_thread(self.trial.guard, exchange) if exchange.status in _GUARDED else None
         reply = read_reply(exchange, streamed=bool(body.get("stream")))
         text = f"{reply.content}\n{reply.reasoning}\n" + "\n".join(call.arguments for call in reply.calls)
-        breaches = (*invariants.breaches(reply, body), *self._foreign(text, payload))
+        breaches = (*invariants.breaches(reply, body, self.capability), *self._foreign(text, payload))
         answer = Answer(body, exchange, reply, breaches)
         self.trial.answers.append(answer)
         self.by_sample[sample.check, sample.number].append(answer)

@@ -22,7 +22,7 @@ TOLERATED: Final = 0.002
 
 async def judge_every_answer(trial: Trial, asker: Asker | None, *, smoke: bool) -> None:
     """One check per rule. Without `asker` nothing can be asked again, and what a model may do is only shown."""
-    tally.check_invariants(trial)
+    tally.check_invariants(trial, at_once=frozenset())
     by_rule: dict[str, list[tuple[Answer, Breach]]] = defaultdict(list)
     for answer in list(trial.answers):
         for breach in answer.breaches:

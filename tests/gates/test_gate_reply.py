@@ -14,7 +14,14 @@ from gates import invariants
 from gates.reply import Reply, read_reply
 from gates.wire import Exchange
 
-BODY: dict[str, Any] = {"model": "m", "max_tokens": 64, "messages": [{"role": "user", "content": "hi"}]}
+BODY: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 64,
+    "messages": [{"role": "user", "content": "hi"}],
+    "tools": [{"type": "function", "function": {"name": name}} for name in ("get_weather", "f")],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
 
 
 def tool(index: int = 0, **fields: Any) -> dict[str, Any]:
@@ -163,6 +170,23 @@ BROKEN = {
         [FIRST, chunk(tool(id="c", name="f", arguments='{"a": "x</tool_call>"}')), chunk({}, "tool_calls"), END],
     ),
     "another model": ("P17", [chunk({"role": "assistant", "content": "Hi"}, "stop", model="other"), END]),
+    "unknown tool": (
+        "J25",
+        [
+            FIRST,
+            chunk(tool(id="c", type="function", name="sail", arguments="{}")),
+            chunk({}, "tool_calls"),
+            END,
+        ],
+    ),
+    "thinks after talking": (
+        "T07",
+        [FIRST, chunk({"content": "Hi"}), chunk({"reasoning": "Hm"}), chunk({}, "stop"), END],
+    ),
+    "call in the thoughts": (
+        "T14",
+        [FIRST, chunk({"reasoning": 'Hm <tool_call>{"name": "f"}'}), chunk({"content": "Hi"}, "stop"), END],
+    ),
     "loop": ("O02", [FIRST, chunk({"content": "the cat sat. " * 60}, "stop"), END]),
     "replacement character": ("O04", [FIRST, chunk({"content": "caf\ufffd"}, "stop"), END]),
     "invalid utf-8": ("O04", [FIRST, chunk({"content": "X"}, "stop").replace(b'"X"', b'"\xff\xfe"'), END]),

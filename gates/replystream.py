@@ -1,0 +1,212 @@
+"""A streamed chat answer: chunks put together per choice, and the rules that only a stream can break."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from gates.replyparts import (
+    Reply,
+    Usage,
+    decoded,
+    error_text,
+    finish_breaches,
+    read_reasoning,
+    read_text,
+    read_usage,
+)
+from gates.sse import StrayLine, events
+from gates.toolwire import Breach, ToolStream
+
+if TYPE_CHECKING:
+    from gates.wire import Exchange
+
+
+@dataclass
+class _Choice:
+    """What came of one choice so far."""
+
+    content: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    reasoning_field: str | None = None
+    tools: ToolStream = field(default_factory=ToolStream)
+    finishes: list[object] = field(default_factory=list)
+    role_seen: bool = False
+    spoken: bool = False
+    """Content that is more than blanks, or a call, has begun: reasoning must be over."""
+    breaches: list[Breach] = field(default_factory=list)
+
+    def take(self, delta: dict[str, Any], finish: object) -> bool:
+        """True when the delta carried text or a piece of a call."""
+        role = delta.get("role")
+        self.role_seen = self.role_seen or role == "assistant"
+        if role not in ("assistant", "", None):
+            self._broken("P02", f"a delta's role is {role!r}")
+        content = read_text(delta.get("content"), "delta.content", self.breaches)
+        reasoning, spelled = read_reasoning(delta, self.breaches)
+        self.reasoning_field = self.reasoning_field or spelled
+        called = self.tools.add(delta["tool_calls"]) if delta.get("tool_calls") else False
+        self._judge_order(content, reasoning, finish)
+        self.spoken = self.spoken or bool(content.strip()) or called
+        if (content or reasoning or called) and self.finishes:
+            self._broken("P03", "text or a call follows the finish_reason")
+        if finish is not None:
+            self.finishes.append(finish)
+        self.content.append(content)
+        self.reasoning.append(reasoning)
+        return bool(content or reasoning or called)
+
+    def judge_end(self) -> None:
+        """Rules that need the whole stream."""
+        if not self.role_seen:
+            self._broken("P02", "no delta has the role 'assistant'")
+        if len(self.finishes) > 1:
+            self._broken("P03", f"{len(self.finishes)} finish_reasons came; expected one")
+        self.breaches += finish_breaches(self.finishes[-1] if self.finishes else None, "P03")
+        self.tools.finish()
+
+    def reply(self, *, complete: bool) -> Reply:
+        finish = self.finishes[-1] if self.finishes else None
+        return Reply(
+            streamed=True,
+            content="".join(self.content),
+            reasoning="".join(self.reasoning),
+            reasoning_field=self.reasoning_field,
+            calls=self.tools.calls(),
+            finish_reason=finish if isinstance(finish, str) else None,
+            breaches=(*self.breaches, *self.tools.breaches),
+            complete=complete,
+        )
+
+    def _judge_order(self, content: str, reasoning: str, finish: object) -> None:
+        if reasoning.strip() and self.spoken:
+            self._broken("T07", "reasoning comes after content or a call has begun")
+        thought = "".join(self.reasoning) if finish == "tool_calls" and content.strip() else ""
+        # The rest of a thought that the last chunk hands out as content: nothing else of content came before it.
+        if thought and not "".join(self.content).strip():
+            self._broken("T07", f"the finish chunk of a call carries content after the reasoning: {content[:60]!r}")
+
+    def _broken(self, rule: str, sentence: str) -> None:
+        self.breaches.append(Breach(rule, sentence))
+
+
+@dataclass
+class StreamReader:
+    """Reads one exchange. A choice's pieces go by its index: those of choice 1 never land in choice 0."""
+
+    breaches: list[Breach] = field(default_factory=list)
+    choices: dict[int, _Choice] = field(default_factory=dict)
+    token_times_s: list[float] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    model: str | None = None
+    usage: Usage | None = None
+    done: bool = False
+    error: bool = False
+    chunks: int = 0
+
+    def read(self, exchange: Exchange) -> Reply:
+        """Never raises."""
+        if exchange.content_type != "text/event-stream":
+            self._broken("P01", f"the stream's content type is {exchange.content_type or 'absent'!r}")
+        for event in events(exchange.pieces):
+            if isinstance(event, StrayLine):
+                self._broken("P01", f"a line that is no server-sent event: {event.line[:80]!r}")
+            else:
+                self._event(event.at_s, event.data)
+        if exchange.failure is not None:
+            self._broken("P08", exchange.failure.sentence)
+        elif not self.error:
+            self._judge_end()
+        return self._reply(complete=exchange.failure is None and not self.error)
+
+    def _event(self, at_s: float, data: bytes) -> None:
+        if self.done:
+            self._broken("P01", "something follows [DONE]")
+            return
+        if data.strip() == b"[DONE]":
+            self.done = True
+            return
+        try:
+            chunk = json.loads(decoded(data, self.breaches))
+        except (ValueError, RecursionError):
+            chunk = None
+        if not isinstance(chunk, dict):
+            self._broken("P01", f"an event is not a JSON object: {data[:80]!r}")
+        elif chunk.get("error") or chunk.get("object") == "error":
+            self.error = True
+            self._broken("P08", f"an error inside the stream: {error_text(data)}")
+        else:
+            self._chunk(at_s, chunk)
+
+    def _chunk(self, at_s: float, chunk: dict[str, Any]) -> None:
+        self.chunks += 1
+        self.ids.add(str(chunk.get("id")))
+        if chunk.get("object") != "chat.completion.chunk":
+            self._broken("P01", f"a chunk's object is {chunk.get('object')!r}, not 'chat.completion.chunk'")
+        self.model = self.model or (chunk["model"] if isinstance(chunk.get("model"), str) else None)
+        self._count(read_usage(chunk.get("usage"), self.breaches))
+        choices = chunk.get("choices")
+        if not isinstance(choices, list):
+            self._broken("P01", "a chunk has no list of choices")
+            return
+        for choice in choices:
+            self._take(at_s, choice)
+
+    def _take(self, at_s: float, choice: object) -> None:
+        if not isinstance(choice, dict) or not isinstance(choice.get("delta") or {}, dict):
+            self._broken("P01", "a choice is not an object with a delta")
+            return
+        index = choice.get("index", 0)
+        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+            self._broken("P01", f"a choice has index {index!r}; expected an integer from 0")
+            return
+        if self.choices.setdefault(index, _Choice()).take(choice.get("delta") or {}, choice.get("finish_reason")):
+            self.token_times_s.append(at_s)
+
+    def _count(self, usage: Usage | None) -> None:
+        # Once at the end or with every chunk: both are in use. Counts that shrink are wrong in either case.
+        if usage is None:
+            return
+        before = self.usage
+        if before is not None and usage.prompt_tokens != before.prompt_tokens:
+            self._broken(
+                "P07", f"prompt_tokens change within one stream: {before.prompt_tokens}, {usage.prompt_tokens}"
+            )
+        if before is not None and (usage.completion_tokens or 0) < (before.completion_tokens or 0):
+            self._broken("P07", "completion_tokens shrink within one stream")
+        self.usage = usage
+
+    def _judge_end(self) -> None:
+        if not self.done:
+            self._broken("P01", "the stream ended without [DONE]")
+        if not self.chunks:
+            self._broken("P08", "the stream held no chunk at all")
+            return
+        if len(self.ids) > 1:
+            self._broken("P01", f"the chunks of one answer carry {len(self.ids)} different ids")
+        if not self.choices:
+            self._broken("P08", "no chunk of the stream held a choice")
+        for choice in self.choices.values():
+            choice.judge_end()
+
+    def _reply(self, *, complete: bool) -> Reply:
+        first = self.choices.get(0, _Choice()).reply(complete=complete)
+        others = [self.choices[index].reply(complete=complete) for index in sorted(self.choices) if index > 0]
+        return replace(
+            first,
+            model=self.model,
+            usage=self.usage,
+            token_times_s=tuple(self.token_times_s),
+            breaches=_distinct((*self.breaches, *first.breaches)),
+            answered=self.chunks > 0,
+            others=tuple(replace(other, breaches=_distinct(other.breaches)) for other in others),
+        )
+
+    def _broken(self, rule: str, sentence: str) -> None:
+        self.breaches.append(Breach(rule, sentence))
+
+
+def _distinct(breaches: tuple[Breach, ...]) -> tuple[Breach, ...]:
+    # A rule that every chunk of a stream breaks is one finding.
+    return tuple(dict.fromkeys(breaches))
