@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import asdict
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Final
 
 from gates import catalog, invariants
@@ -76,7 +75,12 @@ def explained(word: str) -> dict[str, Any]:
 def _closest(word: str, known: set[str]) -> str | None:
     # Ids are so short that many are equally close; the one that begins alike is meant more often.
     near = [close for spelled in (word, word.upper()) for close in difflib.get_close_matches(spelled, known, n=10)]
-    return max(near, key=lambda close: len(commonprefix([close.casefold(), word.casefold()])), default=None)
+    return max(near, key=lambda close: _alike(close.casefold(), word.casefold()), default=None)
+
+
+def _alike(one: str, other: str) -> int:
+    """With so many characters both begin."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def drawn_list(listing: Mapping[str, Any]) -> RenderableType:
