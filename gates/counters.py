@@ -54,6 +54,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred"),
     "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total", "sglang:num_retracted_reqs"),
     "cache_hits": ("vllm:prefix_cache_hits_total", "sglang:realtime_tokens_total{mode=prefill_cache}"),
+    "drafted": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "accept_length": ("sglang:spec_accept_length",),
+    "corrupted": ("vllm:corrupted_requests_total",),
     "kv_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
 }
 
@@ -69,6 +73,13 @@ class Counters:
     waiting: float | None = None
     preemptions: float | None = None
     cache_hits: float | None = None
+    drafted: float | None = None
+    """Tokens that speculation proposed; `accepted` of them were kept."""
+    accepted: float | None = None
+    accept_length: float | None = None
+    """Tokens per step of speculation, as a gauge: 1 means that nothing was accepted, 0 that nothing is known."""
+    corrupted: float | None = None
+    """Requests in whose logits NaN was seen, where the engine looks for it."""
     kv_usage: float | None = None
     progress: float = 0.0
     """Every token and step counter of the page together: it grows whenever the engine works."""

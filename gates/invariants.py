@@ -38,6 +38,7 @@ RULES: Final = {
     "T14": "no call is swallowed by the reasoning",
     "O02": "no degenerate repetition",
     "O04": "no damaged encoding",
+    "O06": "no answer holds what only another request held",
 }
 """Every rule by its id; the text is what must hold."""
 
@@ -45,6 +46,7 @@ BY_MODEL_ONLY: Final = frozenset({"O02", "P11", "T14"})
 """Rules that a model alone can break in every case."""
 SAID_BY_OTHERS: Final = frozenset({"P07", "P11", "T14"})
 """Rules whose breach leaves an answer that can be judged otherwise too, and more tellingly."""
+_FEWEST_CHARS: Final = 16
 
 
 def breaches(reply: Reply, body: Mapping[str, Any], capability: Capability | None = None) -> tuple[Breach, ...]:
@@ -59,7 +61,7 @@ def breaches(reply: Reply, body: Mapping[str, Any], capability: Capability | Non
         found += () if choice is reply else choice.breaches
         found += finish.breaches(choice, reply.usage, body, capability)
         found += callrules.breaches(choice, body)
-        found += [*_leaks(choice, asked), *_swallowed_call(choice, asked), *_text_rules(choice)]
+        found += [*_leaks(choice, asked), *_swallowed_call(choice, asked), *_text_rules(choice, body)]
     if reply.others and body.get("n") in (None, 1):
         found.append(Breach("P01", f"{1 + len(reply.others)} choices came; one was asked"))
     if capability is not None and capability.interleaved_reasoning:
@@ -96,12 +98,20 @@ def _swallowed_call(reply: Reply, asked: str) -> list[Breach]:
     return [Breach("T14", said, by_model=True)]
 
 
-def _text_rules(reply: Reply) -> list[Breach]:
+def _last_question(body: Mapping[str, Any]) -> str:
+    messages = body.get("messages")
+    users = [m.get("content") for m in messages or () if isinstance(m, dict) and m.get("role") == "user"]
+    return users[-1] if users and isinstance(users[-1], str) else ""
+
+
+def _text_rules(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
     found = []
+    # Healthy source code breaks one rule now and then, but hardly ever two, and it does not run into max_tokens.
+    enough = 2 if reply.finish_reason != "length" and textrules.asks_for_code(_last_question(body)) else 1
     for where, text in (("content", reply.content), ("reasoning", reply.reasoning)):
-        broken = textrules.degeneration(text) if len(text) >= 16 else None
-        if broken:
-            found.append(Breach("O02", f"{where}: {broken}", by_model=True))
+        broken = list(textrules.degenerations(text)) if len(text) >= _FEWEST_CHARS else []
+        if len(broken) >= enough:
+            found.append(Breach("O02", f"{where}: {broken[0]}", by_model=True))
     texts = [("content", reply.content), ("reasoning", reply.reasoning)]
     texts += [(f"the call of {call.name}", f"{call.name} {call.arguments}") for call in reply.calls]
     for where, text in texts:

@@ -29,6 +29,7 @@ def check_invariants(trial: Trial, *, at_once: frozenset[str] = LEAKS) -> None:
     So does one of the rules `at_once`, even where a model could have done it: a gate that asks a handful of questions
     and nothing twice has no better evidence.
     """
+    decided = {check.id for check in trial.checks}
     for rule, must_hold in invariants.RULES.items():
         guilty = [
             (answer, breach)
@@ -40,7 +41,7 @@ def check_invariants(trial: Trial, *, at_once: frozenset[str] = LEAKS) -> None:
             sentence = f"{guilty[0][1].sentence} ({_share(guilty, trial)})"
             exchanges = [guilty[0][0].exchange]
             trial.check(rule, VerdictKind.FAIL, sentence, rule=must_hold, exchanges=exchanges)
-        elif (rule in at_once or rule not in invariants.BY_MODEL_ONLY) and any(
+        elif (rule in at_once or rule not in {*invariants.BY_MODEL_ONLY, *decided}) and any(
             answer.reply.answered for answer in trial.answers
         ):
             answered = sum(answer.reply.answered for answer in trial.answers)

@@ -10,12 +10,31 @@ import re
 import zlib
 from collections import Counter
 from itertools import pairwise
-from typing import Final
+from operator import eq
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WINDOW_CHARS: Final = 800
+MIN_LETTERS: Final = 0.85
+MIN_STOP_WORDS: Final = 0.10
 
 _RUN: Final = re.compile(r"([^\s\-=_*#.~+|/])\1{15,}|(.)\2{119,}", re.DOTALL)
 _BLANKS: Final = re.compile(r"\n{40,}|\s{200,}")
 _PLAIN: Final = ".,;:!?'\"()-%\u2013\u2014\u2018\u2019\u201c\u201d"
 _WORDS: Final = re.compile(r"[a-z']+")
+_CODE: Final = re.compile(
+    r"```|\b(?:source code|(?:some|the|this|write|in) code|python|rust|javascript|typescript|c\+\+|sql|html|yaml|xml|"
+    r"css|regex|base64|hex dump|function|script|program|class|table|diagram|ascii art)\b",
+    re.IGNORECASE,
+)
+_MOJIBAKE: Final = re.compile(
+    r"Ã[\u0080-\u00bf]"  # é as Ã©
+    r"|â(?:€|\u0080)[™œ\u009d“”\u0080-\u00bf]"  # ’ as â€™
+    r"|(?:[ÐÑ][\u0080-\u00bf\u2013-\u2122]){3}"  # Cyrillic, two bytes a letter
+    r"|(?:[ã-é][\u0080-\u00bf\u2013-\u2122]{2}){2}"  # CJK, three bytes a letter
+)
 _STOP_WORDS: Final = frozenset(
     """
     the a an and or of to in on at is are was were be been it its this that these those for with as by
@@ -28,29 +47,44 @@ _STOP_WORDS: Final = frozenset(
 
 def degeneration(text: str) -> str | None:
     """What is broken about `text`, in words; None when nothing is."""
+    return next(degenerations(text), None)
+
+
+def degenerations(text: str) -> Iterator[str]:
+    """Every rule that `text` breaks, in words. Source code may break one of them and be well: rulers, embedded data."""
     if _BLANKS.search(text):
-        return "a run of blanks or newlines"
+        yield "a run of blanks or newlines"
     run = _RUN.search(text)
     if run:
-        return f"the character {run.group()[0]!r} {len(run.group())} times in a row"
+        yield f"the character {run.group()[0]!r} {len(run.group())} times in a row"
     collapsed = " ".join(text.split())
     if len(collapsed) < 200:
-        return _short_loop(collapsed)
-    return _repetition(collapsed)
-
-
-def _repetition(text: str) -> str | None:
-    share, gram = top_gram_share(text)
+        if loop := _short_loop(collapsed):
+            yield loop
+        return
+    share, gram = top_gram_share(collapsed)
     if share >= 0.20:
-        return f"{share:.0%} of the text is made of {gram!r}"
-    period = tail_period(text)
+        yield f"{share:.0%} of the text is made of {gram!r}"
+    period = tail_period(collapsed)
     if period:
-        return f"the end repeats itself every {period} characters"
-    if len(text) >= 400:
-        ratio = len(zlib.compress(text.encode())) / len(text.encode())
-        if ratio < 0.18:
-            return f"the text compresses to {ratio:.0%}: it says the same over and over"
+        yield f"the end repeats itself every {period} characters"
+    ratio = _compressed(collapsed) if len(collapsed) >= 400 else 1.0
+    if ratio < 0.18:
+        yield f"the text compresses to {ratio:.0%}: it says the same over and over"
+
+
+def degenerate_window(text: str) -> str | None:
+    """The same for a long text, window by window: what is healthy on the whole may have a sick stretch."""
+    for start in range(0, max(1, len(text) - WINDOW_CHARS // 2), WINDOW_CHARS // 2):
+        broken = degeneration(text[start : start + WINDOW_CHARS])
+        if broken:
+            return f"from character {start}: {broken}"
     return None
+
+
+def asks_for_code(text: str) -> bool:
+    """Will the answer to `text` be source code or the like, where one rule alone may err?"""
+    return _CODE.search(text) is not None
 
 
 def top_gram_share(text: str, size: int = 5) -> tuple[float, str]:
@@ -65,12 +99,19 @@ def top_gram_share(text: str, size: int = 5) -> tuple[float, str]:
 def tail_period(text: str, window: int = 600, longest: int = 200) -> int | None:
     """The period of the last `window` characters when at least 95 % of them repeat."""
     tail = text[-window:]
+    if _compressed(tail) > 0.60:
+        # Whatever repeats three times compresses further than this, and asking costs next to nothing.
+        return None
     for period in range(1, min(longest, len(tail) // 3) + 1):
         compared = len(tail) - period
-        equal = sum(a == b for a, b in zip(tail, tail[period:], strict=False))
-        if equal / compared >= 0.95:
+        if sum(map(eq, tail, tail[period:])) / compared >= 0.95:
             return period
     return None
+
+
+def _compressed(text: str) -> float:
+    data = text.encode(errors="replace")
+    return len(zlib.compress(data)) / len(data) if data else 1.0
 
 
 def _short_loop(text: str) -> str | None:
@@ -104,5 +145,19 @@ def encoding_damage(text: str) -> str | None:
         return "half of a surrogate pair"
     if re.search(r"<0x[0-9A-F]{2}>", text):
         return "a literal byte token"
-    pair = re.search(r"Ã[\u0080-\u00bf]|â€[™œ\u009d“”]", text)
+    pair = _MOJIBAKE.search(text)
     return f"mojibake ({pair.group()!r})" if pair else None
+
+
+def prose_problem(text: str, min_chars: int) -> str | None:
+    """Why `text` is no English prose, or None. The only rule that sees token salad, which never repeats itself."""
+    said = f"the answer was {' '.join(text.split())[:120]!r}"
+    if len(text.strip()) < min_chars:
+        return f"only {len(text.strip())} characters of prose came, expected {min_chars}; {said}"
+    letters = letter_share(text)
+    if letters < MIN_LETTERS:
+        return f"only {letters:.0%} of the text is letters, digits and plain punctuation; {said}"
+    share = stop_word_share(text)
+    if len(text) >= 200 and share < MIN_STOP_WORDS:
+        return f"small English words make {share:.0%} of it, in prose at least {MIN_STOP_WORDS:.0%}; {said}"
+    return None

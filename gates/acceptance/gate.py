@@ -57,6 +57,8 @@ class AcceptanceSettings(StrictModel):
     """Known failures that are let through: `check`, `reason`, `expires`; `mode` and `fault` narrow one."""
     stop_early: bool = False
     """End at the first block; the tier `smoke` always does, the others gather everything."""
+    accuracy_set: str | None = None
+    """A JSONL file of requests with expectations, for A01 and A02 (`gates.own_set` reads it)."""
     on_production: bool = False
     """The endpoint is production: nothing that loads or may hurt it."""
 
@@ -182,7 +184,11 @@ class _Judgement:
             except Skip as skip:
                 self.trial.skip(check.id, str(skip))
                 return
-            decision = Decision(found.verdict, found.sentence, found.measurements)
+            if found.skipped:
+                self.figures[check.id] = dict(found.measurements)
+                self.trial.skip(check.id, found.sentence)
+                return
+            decision = Decision(found.verdict, found.sentence, found.measurements, found.warn)
             if check.warns and found.verdict is VerdictKind.FAIL:
                 decision = replace(decision, verdict=VerdictKind.PASS, warn=True)
             self._conclude(check, decision, list(found.exchanges))
