@@ -115,6 +115,8 @@ def _number(text: str, what: str) -> float:
 
 
 def _condition(word: str, text: str) -> tuple[str, float]:
+    if "@" in word:
+        raise FaultError(f"fault {text!r}: the fraction stands before the conditions, NAME@FRACTION+CONDITION")
     name, given, number = word.partition("=")
     _known(name, CONDITIONS, f"fault {text!r}: there is no condition")
     if bool(given) != (name in COUNTING):
