@@ -83,6 +83,16 @@ _ALL: Final = (
         settings_class="AcceptanceSettings",
     ),
     Gate(
+        name="own-set",
+        summary="your own requests are answered as your file expects, streamed and whole",
+        catches=(
+            "What only your own work shows: the tool that your agent needs, the wording that your prompt insists on, "
+            "the JSON that your code parses. One JSON object a line: id, messages, tools, expect."
+        ),
+        module="gates.own_gate",
+        settings_class="OwnSetSettings",
+    ),
+    Gate(
         name="throughput",
         summary="fast enough for one user and for several, and not slower than what was live",
         catches=(
