@@ -144,6 +144,8 @@ def encoding_problem(text: str, asked: str) -> str | None:
     """Letters that became something else on the way, which no model does."""
     if _ESCAPED.search(text) and not _ESCAPED.search(asked):
         return f"letters arrive as escapes: {text[:60]!r}"
+    if text == asked.encode().decode("latin-1"):
+        return f"the bytes of the letters arrive as letters: {text[:60]!r}"
     damage = textrules.encoding_damage(text)
     return f"the text holds {damage}: {text[:60]!r}" if damage else None
 
