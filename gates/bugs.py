@@ -5,6 +5,7 @@ The catalogue is `data/bugs.yaml`. It says why a check exists, and what else som
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -15,6 +16,7 @@ Mode = Literal["stream", "whole", "both", "differs"]
 Seen = Literal["thread", "excerpt", "title"]
 
 _FILE: Final = Path(__file__).parent / "data" / "bugs.yaml"
+_WHOLE: Final = re.compile(r"[A-Z]\d\d(?!\d)")
 _MODE_WORDS: Final[dict[Mode, str]] = {
     "stream": "streamed answers only",
     "whole": "whole answers only",
@@ -68,8 +70,12 @@ ALL: Final = _catalogue()
 
 
 def bugs_of(check_id: str) -> tuple[Bug, ...]:
-    """The bugs that the check or rule `check_id` (as ``J07``) looks for; empty when there is none."""
-    return tuple(bug for bug in ALL if check_id in bug.checks)
+    """The bugs that the check or rule `check_id` (as ``J07``) looks for; empty when there is none.
+
+    A part of a check, as ``J07.model`` or ``F13c``, looks for those of the whole.
+    """
+    whole = _WHOLE.match(check_id)
+    return tuple(bug for bug in ALL if whole and whole.group() in bug.checks)
 
 
 def bugs_of_fault(name: str) -> tuple[Bug, ...]:

@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         _print(report.table())
     if page is not None:
-        sys.stderr.write(f"page: {page}\n")
+        _say_where(page)
     return report.exit_code
 
 
@@ -105,7 +105,7 @@ def _report(arguments: argparse.Namespace) -> int:
         _print_json({"schema": 1, "page": str(page), "verdict": str(report.verdict), "sentence": report.sentence})
     else:
         _print(report.table())
-        sys.stderr.write(f"page: {page}\n")
+        _say_where(page)
     return 0
 
 
@@ -131,6 +131,11 @@ def _print(part: RenderableType) -> None:
     from rich.console import Console
 
     Console(markup=False, highlight=False, emoji=False).print(part)
+
+
+def _say_where(page: Path) -> None:
+    sys.stdout.flush()  # on one terminal the report comes first
+    sys.stderr.write(f"page: {page}\n")
 
 
 def _print_json(document: Mapping[str, Any]) -> None:

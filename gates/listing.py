@@ -17,7 +17,7 @@ from gates.errors import UnknownGateError
 from gates.profile import DIRECTORY, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import RenderableType
 
@@ -59,15 +59,16 @@ def explained(word: str) -> dict[str, Any]:
     """What `word` is: a check by its id, a rule that holds for every answer, or a gate. Raises `UnknownGateError`."""
     from gates.acceptance import register
 
-    checks = {check.id: check for check in register.checks()}
-    code = word.upper()
-    if code in checks:
-        return _check(checks[code])
-    if code in invariants.RULES:
-        return _rule(code)
-    if word in catalog.BUILT_IN:
-        return _gate(catalog.find(word))
-    close = _closest(word, {*checks, *invariants.RULES, *catalog.BUILT_IN})
+    kinds: tuple[tuple[Mapping[str, Any], Callable[[Any], dict[str, Any]]], ...] = (
+        ({check.id: check for check in register.checks()}, _check),
+        ({rule: rule for rule in invariants.RULES}, _rule),
+        (catalog.BUILT_IN, _gate),
+    )
+    for known, tell in kinds:
+        found = next((known[name] for name in known if name.casefold() == word.casefold()), None)
+        if found is not None:
+            return tell(found)
+    close = _closest(word, {name for known, _ in kinds for name in known})
     hint = f"did you mean {close!r}?" if close else "`gate list` names what there is."
     raise UnknownGateError(f"There is no gate, check or rule {word!r}; {hint}")
 

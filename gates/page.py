@@ -144,8 +144,8 @@ class _Finding:
 
     @property
     def bugs(self) -> tuple[Bug, ...]:
-        """Public reports of the same; a part of a check (`J01.model`) has those of the check."""
-        return bugs_of(self.check.id.split(".")[0]) if self.outcome not in _QUIET else ()
+        """Public reports of the same."""
+        return () if self.outcome in _QUIET else bugs_of(self.check.id)
 
     @property
     def measurements(self) -> list[tuple[str, str]]:

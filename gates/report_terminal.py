@@ -58,10 +58,12 @@ def _conclusion(report: RunReport) -> Iterator[RenderableType]:
     if waived:
         reasons = "; ".join(f"{check.id}: {check.waived or 'no reason is given'}" for check in waived)
         yield _text(f"waived: {reasons}", _STYLES["waived"])
-    evidence = f", evidence in {report.evidence_dir}" if report.evidence_dir else ""
-    counts = f"{counts_in_words(report.counts)}; " if report.counts else ""
-    line = f"{report.verdict}: {report.sentence}"
-    yield _text(f"{line} ({counts}{report.profile}, {report.duration_s:.1f} s{evidence})", _STYLES[report.verdict])
+    evidence = [f"evidence in {report.evidence_dir}"] if report.evidence_dir else []
+    counts = [counts_in_words(report.counts)] if report.counts else []
+    about = "; ".join([*counts, f"profile {report.profile}", f"{report.duration_s:.1f} s", *evidence])
+    yield _text(about, "dim")
+    # The verdict is the last line, as everywhere.
+    yield _text(f"{report.verdict}: {report.sentence}", _STYLES[report.verdict])
 
 
 def _gate(step: Step, evidence_dir: str) -> Iterator[RenderableType]:

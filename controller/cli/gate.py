@@ -86,7 +86,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     else:
         _print(report.table())
     if page is not None:
-        sys.stderr.write(f"page: {page}\n")
+        _say_where(page)
     raise typer.Exit(INTERRUPTED if cancel.is_set() else report.exit_code)
 
 
@@ -111,7 +111,7 @@ def report(
         session.emit({"schema": 1, "page": str(page), "verdict": str(again.verdict), "sentence": again.sentence})
     else:
         _print(again.table())
-        sys.stderr.write(f"page: {page}\n")
+        _say_where(page)
 
 
 @app.command("list", epilog=examples("cutover gate list"))
@@ -160,3 +160,8 @@ def _print(part: RenderableType) -> None:
     from .terminal import console
 
     console().print(part)
+
+
+def _say_where(page: Path) -> None:
+    sys.stdout.flush()  # on one terminal the report comes first
+    sys.stderr.write(f"page: {page}\n")

@@ -40,4 +40,6 @@ def test_asked_by_check_and_by_fault():
     assert bugs_of("J24")[0].reports == ("vllm#49249",)
     assert [bug.row for bug in bugs_of_fault("swap_requests")] == [157]
     assert "needs load" in bugs_of_fault("swap_requests")[0].circumstances
+    assert bugs_of("J24.model") == bugs_of("J24b") == bugs_of("J24")
+    assert bugs_of("J240") == bugs_of("health") == ()
     assert bugs_of("X99") == bugs_of_fault("no_such") == ()
