@@ -65,7 +65,7 @@ def test_every_check_explains_itself(check):
     for part in (check.name, check.asks, check.holds, check.catches, check.rule.words, str(check.tier)):
         assert " ".join(part.split()) in text
     assert found["means"].endswith(".")
-    assert f"check: {check.id}, reason:" in text
+    assert f"check: {check.id} reason:" in text
     assert all(bug["shape"] in text or len(bug["shape"]) > 60 for bug in found["bugs"])
 
 
