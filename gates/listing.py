@@ -275,7 +275,9 @@ def _waive(check_id: str) -> str:
   - name: acceptance
     settings:
       waivers:
-        - {{check: {check_id}, reason: "where it is reported, and why it does no harm here", expires: YYYY-MM-DD}}"""
+        - check: {check_id}
+          reason: where it is reported, and why it does no harm here
+          expires: YYYY-MM-DD"""
 
 
 def _plain(value: Any) -> Any:
