@@ -28,8 +28,8 @@ async def _chain(asker: Asker, sample: Sample) -> str | None:
     codes = [code(rng) for _ in range(ROUNDS)]
     text = (
         f"Look up the record {records[0]} with the tool. Each record names the next one in next_record: look that up "
-        "as well, one after the other, until next_record is null. Then tell me the code of the first record and the "
-        "code of the last one."
+        "as well, one by one, until next_record is null. At the end tell me the code of the first record and the code "
+        "of the last one."
     )
     messages: list[dict[str, Any]] = [user(sample, text)]
     for number, (wanted, value) in enumerate(zip(records, codes, strict=True)):

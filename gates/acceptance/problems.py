@@ -32,17 +32,17 @@ def explanation(rng: Random) -> str:
 
 def _sum(rng: Random) -> Question:
     a, b = rng.randrange(120, 900), rng.randrange(120, 900)
-    return Question(f"What is {a} + {b}?", number_of(a + b))
+    return Question(f"Calculate {a} + {b}.", number_of(a + b))
 
 
 def _difference(rng: Random) -> Question:
     a, b = rng.randrange(500, 900), rng.randrange(120, 480)
-    return Question(f"What is {a} - {b}?", number_of(a - b))
+    return Question(f"Calculate {a} - {b}.", number_of(a - b))
 
 
 def _product(rng: Random) -> Question:
     a, b = rng.randrange(13, 40), rng.randrange(6, 13)
-    return Question(f"What is {a} × {b}?", number_of(a * b))
+    return Question(f"Calculate {a} × {b}.", number_of(a * b))
 
 
 def _row(rng: Random) -> Question:
