@@ -141,7 +141,7 @@ def _summary(outcome: Outcome, checks: list[Check]) -> tuple[RenderableType, ...
 def _passed(checks: list[Check]) -> Text:
     """Ids, and for what was tried several times how often it was right."""
     said = Text()
-    for number, check in enumerate(checks):
+    for number, check in enumerate(sorted(checks, key=lambda one: one.id)):
         said.append(f"{', ' if number else ''}{printable(check.id)}")
         tally = tally_of(check.measurements)
         if tally is not None:
