@@ -54,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--capability", metavar="KEY=VALUE", action="append", default=[], help="as thinking=switch")
     run.add_argument("--baseline", type=Path, metavar="FILE", help="report (--json) of an earlier run to compare with")
     run.add_argument("--metrics-url", metavar="URL")
+    run.add_argument("--live", metavar="URL", help="production, for what is asked of both; nothing that loads it is")
+    run.add_argument("--live-model", metavar="NAME", help="the model's name there, where it is another")
+    run.add_argument("--check", action="append", default=[], metavar="ID", help="only this check or group; repeatable")
     run.add_argument("--evidence", type=Path, metavar="DIR", help="where evidence goes; default a temporary directory")
     run.add_argument("--html", type=Path, metavar="FILE", help="the report as a page; default beside the evidence")
     run.add_argument("--json", action="store_true", help="the report as JSON on stdout")
@@ -85,6 +88,9 @@ def _run(arguments: argparse.Namespace) -> int:
             capability=dict(capability_pair(text) for text in arguments.capability),
             baseline=read_baseline(arguments.baseline),
             metrics_url=arguments.metrics_url,
+            live_endpoint=arguments.live,
+            live_model=arguments.live_model,
+            checks=arguments.check,
             on_progress=on_progress,
         )
     page = page_of_run(report, arguments.html)

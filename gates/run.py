@@ -42,6 +42,8 @@ class Subject:
     baseline: Mapping[str, Any] | None = None
     engine: str | None = None
     metrics_url: str | None = None
+    live_endpoint: str | None = None
+    live_model: str | None = None
 
 
 def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may be told, by name
@@ -56,25 +58,35 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
     baseline: Mapping[str, Any] | None = None,
     engine: str | None = None,
     metrics_url: str | None = None,
+    live_endpoint: str | None = None,
+    live_model: str | None = None,
+    checks: Sequence[str] = (),
     on_progress: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> RunReport:
     """Judge `endpoint` (base URL, with or without ``/v1``) by `profile`, a `Profile` or the name or path of one.
 
-    `only` picks gates by name. `baseline` is handed to every gate as it is; a report of an earlier run (its JSON) may
-    be given instead, and each gate then gets the measurements of its own earlier verdict. `on_progress` is called from
-    other threads. Blocks until all gates are done or `cancel` is set. Raises `GateUsageError` when the question itself
-    is wrong; everything the endpoint or a gate does wrong is in the report.
+    `only` picks gates by name; `checks` (ids and group letters) lets the acceptance gates ask these alone. `baseline` is
+    handed to every gate as it is; a report of an earlier run (its JSON) may be given instead, and each gate then gets
+    the measurements of its own earlier verdict. `live_endpoint` is production, for what is asked of both: nothing that
+    loads or may hurt it is. `on_progress` is called from other threads. Blocks until all gates are done or `cancel` is
+    set. Raises `GateUsageError` when the question itself is wrong; what the endpoint or a gate does wrong is in the
+    report.
     """
     parse_endpoint(endpoint)
+    if live_endpoint is not None:
+        parse_endpoint(live_endpoint)
     if not model or not model.isprintable():
         raise GateUsageError(f"The model name {model!r} is empty or not printable; expected a served model name.")
     read_capability(capability or {})
     chosen = profile if isinstance(profile, Profile) else load(profile)
     if only:
         chosen = chosen.only(only)
+    if checks:
+        chosen = _with_checks(chosen, checks)
     with _evidence_in(evidence_dir) as directory:
         subject = Subject(endpoint, model, directory, api_key_env, capability, baseline, engine, metrics_url)
+        subject = replace(subject, live_endpoint=live_endpoint, live_model=live_model)
         report = _run(subject, chosen, on_progress, cancel)
     return report if directory.is_dir() else replace(report, evidence_dir="")
 
@@ -91,6 +103,18 @@ def _evidence_in(wanted: Path | None) -> Iterator[Path]:
     finally:
         if not any(path.is_file() for path in directory.rglob("*")):
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _with_checks(profile: Profile, checks: Sequence[str]) -> Profile:
+    """Only the acceptance gates, asking only these checks. Raises `GateUsageError`."""
+    from gates.acceptance import register
+
+    register.select(checks)
+    steps = [step for step in profile.gates if step.name in ("smoke", "acceptance")]
+    if not steps:
+        raise GateUsageError(f"Profile {profile.name!r} has neither gate smoke nor acceptance, so it asks no checks.")
+    asked = tuple(replace(step, settings={**step.settings, "checks": list(checks)}) for step in steps)
+    return replace(profile, gates=asked)
 
 
 def _run(subject: Subject, profile: Profile, on_progress: Progress | None, cancel: threading.Event | None) -> RunReport:
@@ -144,6 +168,8 @@ def _judge(subject: Subject, step: GateStep, on_progress: Progress | None, cance
         evidence_dir=str(subject.evidence_dir / step.name),
         engine=subject.engine,
         metrics_url=subject.metrics_url,
+        live_endpoint=subject.live_endpoint,
+        live_model=subject.live_model,
     )
     command, environment = _program(step)
     try:

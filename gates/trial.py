@@ -212,7 +212,13 @@ class Trial:
     def _add(self, check: Check) -> None:
         self.checks.append(check)
         self.progress_line(
-            {"check": check.id, "verdict": check.verdict, "sentence": check.sentence, "skipped": check.skipped}
+            {
+                "check": check.id,
+                "verdict": check.verdict,
+                "sentence": check.sentence,
+                "skipped": check.skipped,
+                "warn": check.warn,
+            }
         )
 
     def progress_line(self, fields: Mapping[str, Any]) -> None:

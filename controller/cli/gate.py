@@ -52,6 +52,17 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     metrics_url: Annotated[
         str | None, typer.Option("--metrics-url", metavar="URL", help="The engine's metrics, where not at /metrics.")
     ] = None,
+    live: Annotated[
+        str | None,
+        typer.Option("--live", metavar="URL", help="Production, for what is asked of both; nothing that loads it is."),
+    ] = None,
+    live_model: Annotated[
+        str | None, typer.Option("--live-model", metavar="NAME", help="The model's name there, where it is another.")
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option("--check", metavar="ID", help="Only this check (J01) or group (J) of acceptance; repeatable."),
+    ] = None,
     evidence: Annotated[Path | None, typer.Option("--evidence", metavar="DIR", help="Keep the evidence here.")] = None,
     html: Annotated[
         Path | None,
@@ -77,6 +88,9 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
             capability=dict(capability_pair(text) for text in capability or ()),
             baseline=read_baseline(baseline),
             metrics_url=metrics_url,
+            live_endpoint=live,
+            live_model=live_model,
+            checks=check or (),
             on_progress=on_progress,
             cancel=cancel,
         )
