@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 from .vocabulary import word_list
 
 _QUOTED = re.compile(r"“([^”]*)”|「([^」]*)」|`([^`]+)`|\"((?:[^\"\\]|\\.)*)\"|(?<!\w)'([^'\n]+)'(?!\w)")
-_NAME = re.compile(r"[^\W\d_a-z][\w\u2019-]*(?:[ ][^\W\d_a-z][\w\u2019-]*)*")
+# Capitalised words in a row, with the little words of names between them: Rio de Janeiro, Frankfurt am Main.
+_NAME = re.compile(
+    r"[^\W\d_a-z][\w\u2019-]*"
+    r"(?:(?:[ ](?:de|da|do|dos|del|la|le|les|el|al|van|von|der|den|am|an|sur|upon|of)){0,2}[ ][^\W\d_a-z][\w\u2019-]*)*"
+)
 _NUMBER = re.compile(r"(?<![\w.-])[-+]?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?(?![\w])")
 _IDENTIFIER = re.compile(r"(?<!\w)(?=[\w./:-]*\d)[A-Za-z0-9][\w./:-]*[\w](?!\w)|(?<!\w)\d(?!\w)")
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -15,7 +19,8 @@ _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d
 _URI = re.compile(r"https?://[^\s\"'<>]+")
 _REFERENCE = re.compile(r"\[ref [^\]]*\]")
 _AFTER_PREPOSITION = re.compile(r"\b(?:in|for|at|of|from|to|about|near)\s+(?:the\s+)?([\w\u2019-]+)", re.IGNORECASE)
-_LIST_JOINT = re.compile(r"\s*(?:,|;|&|/|\band\b|\bor\b|,\s*and\b|\bund\b)\s*")
+_PLACED = re.compile(r"(?<!\w)(?:in|en|à|em|a|w|we|v|ve|в|i|på|te|for|für|στην?|στο)$", re.IGNORECASE)
+_LIST_JOINT = re.compile(r"\s*(?:,|;|&|/|,?\s*\b(?:and|or|und|et|y|e|i|en|och|и)\b)\s*")
 # Capitals that start sentences rather than name something.
 _NO_NAMES = frozenset(
     word_list(
@@ -46,13 +51,17 @@ class Harvest:
         self.numbers = [match.group() for match in _NUMBER.finditer(outside)]
         self.identifiers = [match.group().rstrip(".:") for match in _IDENTIFIER.finditer(outside)]
 
-    def take_quoted(self) -> str | None:
-        return self.quoted.pop(0) if self.quoted else None
+    def take_quoted(self, *, code: bool | None = None) -> str | None:
+        """The first quoted text; with `code` rather one with digits (True) or without (False)."""
+        if not self.quoted:
+            return None
+        fitting = (n for n, text in enumerate(self.quoted) if code is None or any(map(str.isdigit, text)) == code)
+        return self.quoted.pop(next(fitting, 0))
 
     def take_name(self) -> str | None:
         """A capitalised name, or else a word after a preposition ("in osaka")."""
         if self.names:
-            return self.names.pop(0)
+            return self.names.pop(self._likeliest())
         after = _AFTER_PREPOSITION.search(self.text)
         return after[1] if after and after[1].lower() not in _NO_NAMES else None
 
@@ -117,9 +126,10 @@ class Harvest:
         """Names that stand in one enumeration ("Oslo, Lima and Kyiv"); else at most the first name."""
         if not self.names:
             return []
-        listed = self.names[:1]
+        first = self._likeliest()
+        listed = self.names[first : first + 1]
         at = self.text.find(listed[0]) + len(listed[0])
-        for name in self.names[1:]:
+        for name in self.names[first + 1 :]:
             start = self.text.find(name, at)
             if start < 0 or not _LIST_JOINT.fullmatch(self.text[at:start]):
                 break
@@ -127,11 +137,31 @@ class Harvest:
             at = start + len(name)
         return listed
 
+    def listed_quotes(self) -> list[str]:
+        """Quoted texts that stand in one enumeration; else nothing."""
+        listed: list[str] = []
+        end = -1
+        for match in _QUOTED.finditer(self.text):
+            if listed and not _LIST_JOINT.fullmatch(self.text[end : match.start()]):
+                if len(listed) > 1:
+                    break
+                listed.clear()
+            listed.append(_unescape(next(g for g in match.groups() if g is not None)))
+            end = match.end()
+        return listed if len(listed) > 1 else []
+
+    def _likeliest(self) -> int:
+        """Which of the names is the one meant: the one behind an "in", else one that does not just start a sentence."""
+        before = [self.text[: self.text.find(name)].rstrip(" \"'") for name in self.names]
+        placed = (n for n, text in enumerate(before) if _PLACED.search(text))
+        inside = (n for n, text in enumerate(before) if text and text[-1] not in ".!?:\n")
+        return next(placed, next(inside, 0))
+
     def _trimmed(self, text: str) -> str:
         """Without the words at either end that only look like names."""
         idle = _NO_NAMES | self.no_names
         words = text.split(" ")
-        while words and words[0].lower().removesuffix("'s") in idle:
+        while words and (words[0].lower().removesuffix("'s") in idle or words[0][:1].islower()):
             words.pop(0)
         while words and words[-1].lower() in idle:
             words.pop()

@@ -1,6 +1,7 @@
 """Pseudo text: unique, repeatable sentences of sane words, and code that looks like code."""
 
 from collections.abc import Iterator
+from itertools import repeat
 from random import Random
 
 from .tokens import split_tokens
@@ -56,6 +57,14 @@ _CODE_NAMES = word_list("total index window bucket cursor offset weight record r
 def prose(rng: Random, topic: tuple[str, ...], tokens: int | None) -> Iterator[str]:
     """About so many tokens of English prose that uses the topic's words; without a number it never ends."""
     return _until(_sentences(rng, _SENTENCES, topic), tokens)
+
+
+def lines(rng: Random, topic: tuple[str, ...]) -> Iterator[str]:
+    """Short sentences without end, no two alike in a row."""
+    nouns = (*_NOUNS, *topic)
+    for _ in repeat(None):
+        first, second = rng.sample(nouns, 2)
+        yield f"The {rng.choice(_ADJECTIVES)} {first} {rng.choice(_VERBS)} the {second}."
 
 
 def thoughts(rng: Random, topic: tuple[str, ...], tokens: int) -> Iterator[str]:

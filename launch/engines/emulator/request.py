@@ -47,6 +47,7 @@ class Asked:
     segments: tuple[Segment, ...]
     prompt: bytes
     prompt_tokens: int
+    usual_tokens: int  # the length of ordinary prose answers
 
     @property
     def results(self) -> tuple[Message, ...]:
@@ -184,6 +185,7 @@ def _asked(
         segments=segments,
         prompt=prompt,
         prompt_tokens=prompt_tokens,
+        usual_tokens=settings.answer_tokens,
     )
 
 

@@ -248,6 +248,7 @@ class Routes:
                 "tokens_per_chunk": timing.tokens_per_chunk,
                 "random_seed": settings.seed,
                 "faults": [setting.fault.name for setting in settings.faults],
+                "struck": self._engine.counters.struck,
             },
         )
 

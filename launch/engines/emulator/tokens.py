@@ -2,7 +2,7 @@
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Literal, NamedTuple
 from zlib import crc32
@@ -53,8 +53,9 @@ class PrefixCache:
 
         As in real engines the last block never counts: one token at least has to be computed.
         """
-        cached_tokens = self.known(prompt)
-        for chain in _chains(prompt):
+        chains = tuple(_chains(prompt))
+        cached_tokens = self._known(chains)
+        for chain in chains:
             self._blocks[chain] = None
             self._blocks.move_to_end(chain)
         while len(self._blocks) > self._capacity_blocks:
@@ -63,10 +64,13 @@ class PrefixCache:
 
     def known(self, prompt: bytes) -> int:
         """Tokens at the start of this prompt that are already cached; nothing changes."""
-        return 16 * sum(1 for _ in takewhile(self._blocks.__contains__, _chains(prompt)))
+        return self._known(_chains(prompt))
 
     def clear(self) -> None:
         self._blocks.clear()
+
+    def _known(self, chains: Iterable[int]) -> int:
+        return 16 * sum(1 for _ in takewhile(self._blocks.__contains__, chains))
 
 
 def _chains(prompt: bytes) -> Iterator[int]:

@@ -9,7 +9,7 @@ from emulator_asking import WEATHER, Asking
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launch.engines.emulator.tooluse import fill
+from launch.engines.emulator.filler import fill
 
 
 def tool(name: str, properties: dict[str, Any], required: list[str], description: str = "") -> dict[str, Any]:
