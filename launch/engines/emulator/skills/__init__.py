@@ -22,6 +22,7 @@ from .puzzles import solve
 from .riddles import riddle
 from .small_talk import greet
 from .structured import answer_as_json
+from .word_problems import reckon
 from .writing import write
 
 Skill = Callable[[Asked, Random], Answer | None]
@@ -36,6 +37,7 @@ SKILLS: tuple[Skill, ...] = (
     know,
     write_in_language,
     riddle,
+    reckon,
     solve,
     copy,
     find_needle,

@@ -14,7 +14,7 @@ _VERB = re.compile(
 )
 _ECHO = re.compile(
     r"(?:repeat|echo|copy|say|reply|respond|answer|print|output|return)\b(?:\s+(?:back|only|with|me|exactly|verbatim"
-    r"|just|the|this|these|following|text|word|words|string|token|code|sentence|line|after|nothing|but|else|nonce))*"
+    r"|just|the|this|these|following|text|word|words|string|token|code|sentence|line|after|nothing|but|else|nonce)\b)*"
     r"\s*[:\-]?\s*(?P<what>\"[^\"]+\"|“[^”]+”|`[^`]+`|'[^']+'|(?<=:)\s*\S.*|(?<=: )\S.*|[\w-]*\d[\w-]*)",
     re.IGNORECASE | re.DOTALL,
 )
