@@ -35,7 +35,7 @@ _MOJIBAKE: Final = re.compile(
     r"|(?:[ÐÑ][\u0080-\u00bf\u2013-\u2122]){3}"  # Cyrillic, two bytes a letter
     r"|(?:[ã-é][\u0080-\u00bf\u2013-\u2122]{2}){2}"  # CJK, three bytes a letter
 )
-_STOP_WORDS: Final = frozenset(
+STOP_WORDS: Final = frozenset(
     """
     the a an and or of to in on at is are was were be been it its this that these those for with as by
     from not but he she they we you i his her their our your which who what when where there then so if
@@ -128,7 +128,7 @@ def _short_loop(text: str) -> str | None:
 def stop_word_share(text: str) -> float:
     """The share of small English words among all words: token salad has hardly any."""
     words = _WORDS.findall(text.lower())
-    return sum(word in _STOP_WORDS for word in words) / len(words) if words else 0.0
+    return sum(word in STOP_WORDS for word in words) / len(words) if words else 0.0
 
 
 def letter_share(text: str) -> float:

@@ -96,13 +96,13 @@ async def _copy(asker: Asker, around: Surroundings, number: int) -> tuple[Answer
     secret = code(rng)
     keys: dict[str, Any] = {"max_tokens": asker.capability.room(800)}
     limit = asker.capability.max_context_tokens
-    text = filler(rng, min(PRESSURE_CHARS, limit) if limit else PRESSURE_CHARS)
-    asked = f"{text}\n\nThe secret number is {secret}, your reference is {sample.nonce}."
+    asked = filler(rng, min(PRESSURE_CHARS, limit) if limit else PRESSURE_CHARS)
     if asker.capability.json_schema:
         keys["response_format"] = _FORMAT
-        asked = f"{asked} Answer with a JSON object: secret, reference, and a story of 200 words."
+        asked += f'\n\nAnswer with a JSON object: secret is "{secret}", reference is "{sample.nonce}", and story is a'
+        asked += " story of 200 words."
     else:
-        asked = f"{asked} Repeat the secret number and the reference, then write a story of 200 words."
+        asked += f"\n\nBegin your answer with the code {sample.nonce}-{secret}. Then write about 200 words on rivers."
     answer = await asker.chat(sample, asked, **keys)
     return answer, _copy_problem(answer, secret, sample.nonce, strict=asker.capability.json_schema)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from gates import textrules
 from gates.acceptance.check import Check, Relative
 from gates.acceptance.words import said, shown, unanswered
 
@@ -70,6 +71,7 @@ LANGUAGES: Final = (
     Language("Japanese", ("CJK", "HIRAGANA", "KATAKANA"), min_chars=40),
     Language("Korean", ("HANGUL",), min_chars=40),
 )
+_ENGLISH: Final = Language("English", (_LATIN,), stop_words=textrules.STOP_WORDS)
 TOPICS: Final = (
     "the sea", "bread", "a train journey", "winter", "music", "a small garden", "the night sky", "a city market",
     "learning to swim", "rain",
@@ -107,10 +109,17 @@ def _words_problem(text: str, language: Language) -> str | None:
         kana = not {"HIRAGANA", "KATAKANA"} & set(language.scripts) or any(script(sign) == "HIRAGANA" for sign in text)
         return None if kana else f"no kana stands in the {language.name}: {shown(text)}"
     words = _WORD.findall(text.lower())
-    share = sum(word in language.stop_words for word in words) / len(words) if words else 0.0
-    if share >= MIN_STOP_WORDS:
-        return None
-    return f"small words of {language.name} make {share:.0%} of it, expected {MIN_STOP_WORDS:.0%}: {shown(text)}"
+    shares = {other.name: _share(words, other) for other in (*LANGUAGES, _ENGLISH) if other.stop_words}
+    share = shares[language.name]
+    if share < MIN_STOP_WORDS:
+        return f"small words of {language.name} make {share:.0%} of it, expected {MIN_STOP_WORDS:.0%}: {shown(text)}"
+    # Neighbours share many of them, so the text must be nearest to its own.
+    nearest = max(shares, key=lambda name: (shares[name], name == language.name))
+    return None if nearest == language.name else f"it is {nearest} rather than {language.name}: {shown(text)}"
+
+
+def _share(words: list[str], language: Language) -> float:
+    return sum(word in language.stop_words for word in words) / len(words) if words else 0.0
 
 
 async def _write(asker: Asker, sample: Sample) -> str | None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from gates import invariants
 from gates.acceptance.asker import user
 from gates.acceptance.check import Check, Overall, Sample, Skip
 from gates.acceptance.filler import context_tokens, filler, prompt_tokens, tokens_per_char
 from gates.acceptance.survey import Surroundings, Surveyed, failed, passed
 from gates.acceptance.tools import code
 from gates.acceptance.words import said, shown, unanswered
+from gates.reply import read_reply
+from gates.trial import Answer
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
-    from gates.trial import Answer
 
 NEAR: Final = 0.90
 """The prompt's share of the limit; `max_tokens` makes up the rest, so that prompt and answer meet it exactly."""
@@ -45,7 +48,8 @@ async def _survey(asker: Asker, around: Surroundings) -> Surveyed:
     seen: list[str] = []
     for number, case in enumerate(_CASES):
         asked = _sample(asker, around, number, salt=str(number))
-        answer = await asker.chat(asked, messages, max_tokens=room + case.over)
+        body = asker.body(asked, messages, max_tokens=room + case.over)
+        answer = await (asker.send(asked, body) if case.over <= 0 else _unjudged(asker, body))
         wrong = _problem(answer, secret, counted, must_answer=case.over <= 0)
         wrong = wrong or await asker.liveness(asked)
         if wrong:
@@ -56,13 +60,20 @@ async def _survey(asker: Asker, around: Surroundings) -> Surveyed:
 
 async def _beyond(asker: Asker, around: Surroundings, secret: str, chars: int, seen: list[str], limit: int) -> Surveyed:
     sample = _sample(asker, around, len(_CASES))
-    answer = await asker.chat(sample, _text(sample, secret, chars), max_tokens=MIN_ROOM)
+    answer = await _unjudged(asker, asker.body(sample, _text(sample, secret, chars), max_tokens=MIN_ROOM))
     wrong = _problem(answer, secret, limit, must_answer=False) or await asker.liveness(sample)
     if wrong:
         return failed(f"a prompt a fifth longer than the limit: {wrong}", answer.exchange, limit=limit)
     names = [*(case.name for case in _CASES), "a fifth more"]
     told = "; ".join(f"{name}: {outcome}" for name, outcome in zip(names, [*seen, _outcome(answer)], strict=True))
     return passed(f"limit {limit} tokens; {told}", limit=limit)
+
+
+async def _unjudged(asker: Asker, body: Mapping[str, Any]) -> Answer:
+    """An answer that may well be a refusal, which would break the rules for every answer."""
+    exchange = await asker.raw("POST", "/v1/chat/completions", body)
+    reply = read_reply(exchange, streamed=bool(body.get("stream")))
+    return Answer(body, exchange, reply, invariants.breaches(reply, body, asker.capability))
 
 
 def _problem(answer: Answer, secret: str, prompt: int, *, must_answer: bool) -> str | None:

@@ -59,7 +59,7 @@ _TASKS: Final[tuple[Callable[[Sample], str], ...]] = (_list, _story, _code, _rep
 async def _write(asker: Asker, sample: Sample) -> str | None:
     task = _TASKS[sample.variant % len(_TASKS)]
     end = f"END-{sample.nonce}"
-    asked = f"{task(sample)} When you are done, write the line {end} and nothing after it."
+    asked = f'{task(sample)} Let the last line be "{end}", with nothing after it.'
     answer = await asker.chat(sample, asked, max_tokens=asker.capability.room(MAX_TOKENS))
     ended = answer.reply.finish_reason != "length"
     return unanswered(answer) or problem(said(answer), end if ended else None, task)
