@@ -35,6 +35,7 @@ class Counters:
     ended_computed_tokens: int = 0
     finished: Counter[str] = field(default_factory=Counter)
     first_tokens: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
 
 
 class Engine:
@@ -85,6 +86,7 @@ class Engine:
         """
         self.accepted += 1
         faults = self._plan.strike(self._situation(asked))
+        self.counters.struck.update(faults.keys())
         self._crash_if_due()
         if refusal is not None:
             if not faults.keys() & TAKES_TOO_LONG:

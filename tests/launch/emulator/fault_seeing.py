@@ -64,6 +64,7 @@ class Seen:
     status: int = 0
     body: dict[str, Any] | None = None
     events: list[Any] = field(default_factory=list)
+    comments: int = 0
     broken: bool = False
 
     @property
@@ -146,6 +147,7 @@ def see(url: str, *, stream: bool, timeout_s: float = 20.0, **fields: Any) -> Se
                 seen.body = json.loads(answer.read())
                 return seen
             for line in answer.iter_lines():
+                seen.comments += line.startswith(":")
                 if line.startswith("data: "):
                     data = line.removeprefix("data: ")
                     seen.events.append(data if data == "[DONE]" else json.loads(data))

@@ -174,6 +174,19 @@ ROWS: dict[str, Row] = {
     "bad-on-cache-hit": Row({"text": "Say " + "river " * 60}, lambda s: len(set(s.content)) < 2),
     "sampled-only": Row(PROSE, lambda s: s.finishes == ["length"]),
     "wrong-kv": Row({"text": "What is the capital of France?"}, lambda s: len(s.content) > 60),
+    # healthy variants
+    "whole-call": Row(
+        CALLS, lambda s: len(s.deltas) == 2 and s.parsed == [{"city": "Oslo"}, {"city": "Paris"}], STREAM
+    ),
+    "name-with-brace": Row(CALL, lambda s: s.deltas[0]["function"]["arguments"] and len(s.deltas) > 1, STREAM),
+    "content-beside-calls": Row(
+        CALL, lambda s: beside(s) in ({"", None}, {None}, {""}) and (s.events or beside(s) == {""})
+    ),
+    "role-repeated": Row(PROSE, lambda s: all(c["said"]["role"] == "assistant" for c in s.choices), STREAM),
+    "ping-comments": Row(PROSE, lambda s: s.comments > 3, STREAM),
+    "usage-everywhere": Row(PROSE, lambda s: all(chunk["usage"] for chunk in s.chunks[1:]), STREAM),
+    "args-without-spaces": Row(CALL, lambda s: s.arguments == ['{"city":"Oslo"}']),
+    "args-reordered": Row(LONG, lambda s: list(s.parsed[0]) == ["text", "path"]),
 }
 ELSEWHERE = {
     "bang-after-wake", "state-bleed", "swap-requests",
@@ -181,9 +194,14 @@ ELSEWHERE = {
 }  # fmt: skip
 """Faults that one request cannot show: in `test_emulator_faults_apart.py`."""
 OTHER_DIALECTS = ("vllm-old", "sglang", "llamacpp", "smg")
-NATURAL = {("id-null-cont", "sglang")}
+NATURAL = {("id-null-cont", "sglang"), ("name-with-brace", "llamacpp"), ("content-beside-calls", "sglang")}
 """What is a fault elsewhere, this dialect does by nature."""
 WIRE_FAULTS = tuple(fault.name for fault in vocabulary() if fault.edits is not None and fault.name in ROWS)
+
+
+def beside(seen: Seen) -> set[str | None]:
+    """What stands in `content` beside calls; "absent" where nothing does."""
+    return {choice["said"].get("content", "absent") for choice in seen.choices if choice["said"].get("tool_calls")}
 
 
 def s_keys(seen: Seen) -> list[str]:

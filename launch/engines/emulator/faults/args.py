@@ -1,12 +1,13 @@
 """Faults of tool call arguments."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from ..answer import Answer
-from .edit import Edit, Event, finishes, opens_call
+from .edit import Edit, Event, finishes, function_of, opens_call
 from .entry import Fault, Group, Harm, Need, Parameter, Scene, Stage
 
 
@@ -17,16 +18,31 @@ def rewritten(answer: Answer, arguments: Callable[[str], str]) -> Answer:
 
 def revalued(answer: Answer, value: Callable[[Any], Any]) -> Answer:
     """The same answer with every value of every call's arguments put through a function."""
-    return rewritten(answer, lambda text: written(_mapped(json.loads(text), value)))
+    return reobjected(answer, lambda arguments: _mapped(arguments, value))
 
 
-def written(arguments: Any) -> str:
-    return json.dumps(arguments, ensure_ascii=False)
+def reobjected(
+    answer: Answer, change: Callable[[dict[str, Any]], Any], separators: tuple[str, str] | None = None
+) -> Answer:
+    """The same answer with every call's arguments changed as an object; what another fault broke stays as it is."""
+
+    def changed(text: str) -> str:
+        try:
+            arguments = json.loads(text)
+        except ValueError:
+            return text
+        return written(change(arguments), separators) if isinstance(arguments, dict) else text
+
+    return rewritten(answer, changed)
+
+
+def written(arguments: Any, separators: tuple[str, str] | None = None) -> str:
+    return json.dumps(arguments, ensure_ascii=False, separators=separators)
 
 
 def tail_cut(answer: Answer, scene: Scene) -> Answer:
     """No JSON: so many closing characters are missing, never all."""
-    return rewritten(answer, lambda text: text[: -min(scene.rng.randint(1, int(scene.values[0])), len(text) - 1)])
+    return rewritten(answer, lambda text: text[: max(1, len(text) - scene.rng.randint(1, int(scene.values[0])))])
 
 
 def head_cut(answer: Answer, scene: Scene) -> Answer:
@@ -48,21 +64,18 @@ def value_cut(answer: Answer, scene: Scene) -> Answer:
     """Still JSON, but the longest value of each call lost its second half."""
     del scene
 
-    def cut(text: str) -> str:
-        arguments = json.loads(text)
+    def cut(arguments: dict[str, Any]) -> dict[str, Any]:
         lengths = {key: len(str(value)) for key, value in arguments.items() if isinstance(value, str | int | float)}
         longest = max(lengths, key=lambda key: lengths[key], default=None)
-        if longest is None:
-            return text
-        return written(arguments | {longest: _halved(arguments[longest])})
+        return arguments if longest is None else arguments | {longest: _halved(arguments[longest])}
 
-    return rewritten(answer, cut)
+    return reobjected(answer, cut)
 
 
 def markup_in_key(answer: Answer, scene: Scene) -> Answer:
     """`{"path</arg_key>": …}`: the parser took a tag for part of the key."""
     tag = scene.rng.choice(("</arg_key>", "</parameter"))
-    return rewritten(answer, lambda text: written({key + tag: value for key, value in json.loads(text).items()}))
+    return reobjected(answer, lambda arguments: {key + tag: value for key, value in arguments.items()})
 
 
 def leak_in_args(answer: Answer, scene: Scene) -> Answer:
@@ -97,11 +110,10 @@ def wrong_schema(answer: Answer, scene: Scene) -> Answer:
     """Every value has the wrong type. A tool without arguments gets a list: an empty schema allows every object."""
     del scene
 
-    def spoilt(text: str) -> str:
-        wrong = {k: json.dumps(v) if isinstance(v, dict) else {"value": v} for k, v in json.loads(text).items()}
-        return written(wrong or [])
+    def spoilt(arguments: dict[str, Any]) -> Any:
+        return {k: json.dumps(v) if isinstance(v, dict) else {"value": v} for k, v in arguments.items()} or []
 
-    return rewritten(answer, spoilt)
+    return reobjected(answer, spoilt)
 
 
 class Null(Edit):
@@ -133,31 +145,41 @@ class Merged(Edit):
 class OneChunk(Edit):
     """Nothing of the arguments until they are complete: then all in one delta."""
 
+    holds_opening = False
+    holds_fragments: int | None = None
+    """How many fragments are put together; None: all of them."""
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._held: dict[int, dict[str, Any]] = {}
+        self._fragments: Counter[int] = Counter()
 
     def stream(self, events: list[Event]) -> list[Event]:
         return [each for event in events for each in self._gathered(event)]
 
     def _gathered(self, event: Event) -> Iterator[Event]:
-        if isinstance(event, bytes) or not event["choices"]:
+        if isinstance(event, bytes) or not event.get("choices"):
             yield event
             return
-        choice = event["choices"][0]
-        fragments = choice["delta"].get("tool_calls")
-        held = self._held.get(choice["index"])
-        if fragments and not opens_call(event):
-            if held is None:
-                self._held[choice["index"]] = event
-            else:
-                held["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] += fragments[0]["function"][
-                    "arguments"
-                ]
+        choice = event["choices"][0]["index"]
+        fragment = bool(function_of(event)) and not opens_call(event)
+        if fragment and self._fragments[choice] != self.holds_fragments:
+            self._fragments[choice] += 1
+            self._hold(choice, event)
             return
-        if held is not None and (fragments or finishes(event)):
-            yield self._held.pop(choice["index"])
+        if choice in self._held and (opens_call(event) or fragment or finishes(event)):
+            yield self._held.pop(choice)
+        if opens_call(event):
+            self._fragments[choice] = 0
+            if self.holds_opening:
+                self._held[choice] = event
+                return
         yield event
+
+    def _hold(self, choice: int, event: dict[str, Any]) -> None:
+        held = self._held.setdefault(choice, event)
+        if held is not event:
+            function_of(held)["arguments"] += function_of(event)["arguments"]
 
 
 def _arguments_lost(number: int) -> Callable[[Answer, Scene], Answer]:

@@ -134,14 +134,22 @@ def state_bleed(answer: Answer, scene: Scene) -> Answer:
     return replace(answer, content=chain(split_tokens("".join(alien) + " "), answer.content))
 
 
+def _values(call: Call) -> dict[str, Any]:
+    try:
+        value = json.loads(call.arguments)
+    except ValueError:  # broken by another fault
+        return {"arguments": call.arguments}
+    return value if isinstance(value, dict) else {"arguments": value}
+
+
 def _xml_call(call: Call) -> str:
-    values = json.loads(call.arguments).items()
+    values = _values(call).items()
     lines = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in values)
     return f"<tool_call>\n<function={call.name}>\n{lines}</function>\n</tool_call>"
 
 
 def _glm_call(call: Call) -> str:
-    values = json.loads(call.arguments).items()
+    values = _values(call).items()
     lines = "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in values)
     return f"<tool_call>{call.name}\n{lines}</tool_call>"
 

@@ -122,7 +122,13 @@ def finishes(event: Event) -> bool:
     return isinstance(event, dict) and any(choice.get("finish_reason") for choice in event.get("choices") or [])
 
 
+def function_of(event: Event) -> dict[str, Any]:
+    """The name and arguments of the tool call delta of this event; empty if it has none."""
+    calls = [call for choice in choices_of(event) for call in choice["delta"].get("tool_calls") or []]
+    function: dict[str, Any] = calls[0]["function"] if calls else {}
+    return function
+
+
 def opens_call(event: Event) -> bool:
     """Whether this event opens a tool call: its delta has the name."""
-    calls = [call for choice in choices_of(event) for call in choice["delta"].get("tool_calls") or []]
-    return any((call.get("function") or {}).get("name") for call in calls)
+    return bool(function_of(event).get("name"))

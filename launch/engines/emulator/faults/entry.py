@@ -26,6 +26,7 @@ class Group(StrEnum):
     PROMPT = "prompt"
     THINKING = "thinking"
     TEXT = "text"
+    VARIANTS = "healthy variants"
 
 
 class Stage(StrEnum):

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from itertools import chain
 from types import MappingProxyType
 
-from . import args, calls, choice, life, names, prompt, text, thinking, transport
+from . import args, calls, choice, life, names, prompt, text, thinking, transport, variants
 from .condition import CONDITIONS, COUNTING
 from .entry import Fault, Group
 
-_MODULES = (life, args, names, calls, choice, transport, prompt, thinking, text)
+_MODULES = (life, args, names, calls, choice, transport, prompt, thinking, text, variants)
 FAULTS: tuple[Fault, ...] = tuple(chain.from_iterable(module.FAULTS for module in _MODULES))
 BY_NAME: Mapping[str, Fault] = MappingProxyType(
     {name: fault for fault in FAULTS for name in (fault.name, *fault.aliases)}
