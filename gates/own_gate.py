@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,9 +18,10 @@ from gates.contract import VerdictKind
 from gates.statistics import Ruling, wilson_lower
 from gates.strict import StrictModel, read_model
 from gates.trial import DeadlineError
+from gates.waivers import read_waivers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from gates.contract import Verdict
     from gates.own_set import Ask, Series
@@ -41,10 +43,14 @@ class OwnSetSettings(StrictModel):
     """For requests that do not say it themselves."""
     seed: str = ""
     """The order of requests that are judged together; empty: another in every run."""
+    waivers: tuple[Mapping[str, Any], ...] = Field(default=(), strict=False)
+    """Known failures that are let through: `check` is a request's id; `reason`, `expires`."""
 
 
 def run(trial: Trial) -> Verdict:
-    settings = read_model(OwnSetSettings, trial.request.profile, f"settings of gate {trial.request.gate}")
+    where = f"settings of gate {trial.request.gate}"
+    settings = read_model(OwnSetSettings, trial.request.profile, where)
+    trial.waivers = read_waivers(settings.waivers, trial.started_at.date(), where)
     items = own_set.read(Path(settings.file))
     seed = settings.seed or secrets.token_hex(4)
     trial.measurements |= {"seed": seed, "items": len(items)}
@@ -53,7 +59,10 @@ def run(trial: Trial) -> Verdict:
     async def all_of_it() -> None:
         await _Run(trial, settings, seed).all(series)
 
-    load_client.run(all_of_it)
+    try:
+        load_client.run(all_of_it)
+    finally:
+        trial.account_for_waivers()
     return trial.verdict(f"{len(items)} requests of {Path(settings.file).name} are answered as expected")
 
 

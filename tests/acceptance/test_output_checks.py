@@ -342,7 +342,7 @@ FAULTS = [
     ("wrong-kv", "O16", {"O16"}),
     ("abort-as-length", "O16", {"O16"}),
     ("wrong-kv", "O10", {"O10"}),
-    ("bang+running=20 --ttft-ms 40", "O06", {"O06"}),
+    ("bang+running=20 --ttft-ms 15", "O06", {"O06"}),
     ("swap-requests", "O06", {"O06"}),
     ("mojibake", "O05", {"O04.model"}),
 ]
