@@ -66,7 +66,7 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
 ) -> RunReport:
     """Judge `endpoint` (base URL, with or without ``/v1``) by `profile`, a `Profile` or the name or path of one.
 
-    `only` picks gates by name; `checks` (ids and group letters) lets the acceptance gates ask these alone. `baseline` is
+    `only` picks gates by name; `checks` (ids, group letters) lets the acceptance gates ask these alone. `baseline` is
     handed to every gate as it is; a report of an earlier run (its JSON) may be given instead, and each gate then gets
     the measurements of its own earlier verdict. `live_endpoint` is production, for what is asked of both: nothing that
     loads or may hurt it is. `on_progress` is called from other threads. Blocks until all gates are done or `cancel` is
