@@ -30,6 +30,7 @@ _FOREIGN_SIGNS = {
 _TOLD_TO = re.compile(
     r"\b(?:use|using|call|calling|invoke|with|through|via)\b[^.?!\n]{0,30}\b(?:tools?|functions?)\b", re.IGNORECASE
 )
+_TOLD = re.compile(r"\b(?:call|use|invoke)\b", re.IGNORECASE)
 _TOLD_NOT_TO = re.compile(
     r"\b(?:without|do not|don't|never|no need to|avoid)\b[^.?!\n]{0,25}\b(?:tools?|functions?|call(?:s|ing)?)\b"
     r"|\bno tools?\b",
@@ -68,9 +69,11 @@ def wishes(tools: tuple[Tool, ...], text: str, *, obvious_only: bool = False) ->
     if _TOLD_NOT_TO.search(text):
         return []
     named = _named(tools, text)
+    told = _TOLD_TO.search(text) is not None
+    if named and not told and _CHATTER.match(text) and not _TOLD.search(text) and not any(map(_has_values, named)):
+        return []  # a question about a tool
     if named or obvious_only:
         return named
-    told = _TOLD_TO.search(text) is not None
     if not told and _CHATTER.match(text):
         return []
     matching = _matching(tools, text, told=told)

@@ -60,15 +60,20 @@ def literal(text: str, name: str) -> Any:
 
 def literal_at(text: str, start: int) -> Any:
     """The JSON literal that begins exactly here, or `MISSING`."""
+    return _decoded(text, start)[0]
+
+
+def _decoded(text: str, start: int) -> tuple[Any, int]:
+    """The literal that begins here and where it ends."""
     if start >= len(text) or text[start] not in _LITERAL_START:
-        return MISSING
+        return MISSING, start
     try:
         value, end = _decoder.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return MISSING
+        return MISSING, start
     if text[start] not in '"[{' and _NUMBER_GOES_ON.match(text, end):
-        return MISSING  # the beginning of a date, a code, a word
-    return value
+        return MISSING, start  # the beginning of a date, a code, a word
+    return value, end
 
 
 def pairs(text: str) -> dict[str, Any]:
@@ -78,22 +83,8 @@ def pairs(text: str) -> dict[str, Any]:
     for match in re.finditer(r"[\"'`]?([A-Za-z_][\w-]*)[\"'`]?(?:\s*[=:]\s*|\s+)(?=[\"\d\[{tfn-])", text):
         if match.start() < at:
             continue
-        value = literal_at(text, match.end())
+        value, end = _decoded(text, match.end())
         if value is not MISSING:
             found[match[1]] = value
-            at = match.end()
-    return found
-
-
-def strings(text: str) -> list[str]:
-    """Every JSON string in the text, in order."""
-    found: list[str] = []
-    at = text.find('"')
-    while at >= 0:
-        value = literal_at(text, at)
-        if isinstance(value, str):
-            found.append(value)
-            at = text.find('"', at + len(json.dumps(value, ensure_ascii=False)))
-        else:
-            at = text.find('"', at + 1)
+            at = end
     return found
