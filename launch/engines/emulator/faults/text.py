@@ -43,8 +43,8 @@ def salad(answer: Answer, scene: Scene) -> Answer:
 
 
 def endless(tokens: Callable[[Random], Iterable[str]]) -> Callable[[Answer, Scene], Answer]:
-    """Instead of an answer the same for ever."""
-    return lambda answer, scene: replace(answer, content=tokens(scene.rng), calls=())
+    """Instead of an answer the same up to the limit; no further, as another fault may want to read it all."""
+    return lambda answer, scene: replace(answer, content=islice(tokens(scene.rng), _ENDLESS_TOKENS), calls=())
 
 
 def _n_grams(rng: Random) -> Iterator[str]:
@@ -61,7 +61,7 @@ def ws_loop(answer: Answer, scene: Scene) -> Answer:
     """A good beginning, then white space to the limit; of a call only its beginning is left, as text."""
     begun = list(answer.content) or [token for call in answer.calls for token in split_tokens(call.arguments)]
     blank = scene.rng.choice((" ", "\n", "\n\n"))
-    return replace(answer, content=chain(begun[: max(1, len(begun) // 2)], repeat(blank)), calls=())
+    return replace(answer, content=chain(begun[: max(1, len(begun) // 2)], repeat(blank, _ENDLESS_TOKENS)), calls=())
 
 
 def lang_drift(answer: Answer, scene: Scene) -> Answer:
