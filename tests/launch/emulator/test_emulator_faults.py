@@ -1,13 +1,14 @@
-"""Every fault does what its entry says, and nothing when it is not drawn."""
+"""Faults of life, timing and connections, how a fault is spelled, and whom it hits.
 
-import json
+What faults make of answers is in `test_emulator_vocabulary.py`.
+"""
+
 import signal
 from pathlib import Path
 
 import httpx
-import jsonschema
 import pytest
-from emulator_asking import WEATHER, Asking, ask_and_read_truth, joined, until
+from emulator_asking import Asking, ask_and_read_truth, until
 
 from launch.engines.emulator.faults import (
     CONDITIONS,
@@ -18,86 +19,6 @@ from launch.engines.emulator.faults import (
     Situation,
     describe_faults,
 )
-
-ASK = "What is the weather in Oslo?"
-RESULT_HISTORY = [
-    {"role": "user", "content": ASK},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "a", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
-        ],
-    },
-    {"role": "tool", "tool_call_id": "a", "content": '{"temp_c": 48.37}'},
-]
-
-
-def arguments_of(engine: Asking) -> list[str]:
-    """Streamed and not, the arguments of one asked-for call."""
-    whole = engine.message(ASK, tools=[WEATHER])["tool_calls"][0]["function"]["arguments"]
-    deltas = [
-        call["function"].get("arguments") or ""
-        for event in engine.events(ASK, tools=[WEATHER])
-        if event != "[DONE]" and event["choices"]
-        for call in event["choices"][0]["delta"].get("tool_calls") or []
-    ]
-    return [whole, "".join(deltas)]
-
-
-def test_bad_tool_arguments_are_no_json(start):
-    for arguments in arguments_of(start("--fault", "bad-tool-arguments")):
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(arguments)
-
-
-def test_wrong_schema_arguments_are_json_and_invalid(start):
-    for arguments in arguments_of(start("--fault", "wrong-schema-arguments")):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(json.loads(arguments), WEATHER["function"]["parameters"])
-
-
-def test_leak_think_puts_the_thought_into_the_content(start):
-    engine = start("--fault", "leak-think", "--thinking", "on")
-    whole = engine.message()
-    assert whole["reasoning"] is None
-    for content in (whole["content"], joined(engine.events(), "content")):
-        assert content.startswith("<think>")
-        assert "</think>" in content
-
-
-def test_tool_text_in_content_leaves_no_call(start):
-    engine = start("--fault", "tool-text-in-content")
-    answer = engine.chat(ASK, tools=[WEATHER])["choices"][0]
-    assert "<tool_call>" in answer["message"]["content"]
-    assert not answer["message"].get("tool_calls")
-    assert answer["finish_reason"] == "stop"
-
-
-def test_loses_tool_result_forgets_the_value_and_nothing_else(start):
-    engine = start("--fault", "loses-tool-result")
-    assert "48.37" not in engine.message(messages=RESULT_HISTORY, tools=[WEATHER])["content"]
-    assert "I am ready to help" in engine.message("Hello!")["content"]
-
-
-def test_garbage_repeats_itself(start):
-    words = start("--fault", "garbage").message("Tell me about rivers.")["content"].split()
-    assert len(words) > 50
-    assert len(set(words)) < len(words) / 5
-
-
-def test_no_usage_is_sent(start):
-    engine = start("--fault", "no-usage")
-    assert not engine.chat().get("usage")
-    assert all(event == "[DONE]" or event["choices"] for event in engine.events(stream_options={"include_usage": True}))
-
-
-def test_error_500(start):
-    engine = start("--fault", "error-500")
-    answer = engine.http.post("/v1/chat/completions", json=engine.body())
-    assert answer.status_code == 500
-    assert answer.json()["error"]["message"]
-    assert engine.http.get("/health").status_code == 200
 
 
 def test_truncates_closes_in_the_middle(start):
@@ -204,17 +125,7 @@ def _answered(engine: Asking, path: str) -> httpx.Response | None:
 
 
 def situation(number: int, **fields: object) -> Situation:
-    usual = {
-        "since_ready_s": 1.0,
-        "running": 1,
-        "streamed": False,
-        "thinking": False,
-        "has_tools": False,
-        "turn": 1,
-        "woken": False,
-        "after_tool_result": False,
-    }
-    return Situation(number=number, **(usual | fields))
+    return Situation(number, **fields)
 
 
 def test_a_fraction_hits_its_share_the_same_way_every_time():
