@@ -10,10 +10,10 @@ from .written import Usage, Written
 
 
 class SmgChat(Chat):
-    """Reasoning in `reasoning_content`, ids `call_<24>`, no nulls anywhere."""
+    """Reasoning in `reasoning_content`, ids `call_<24>`, no null but that of a finish reason still to come."""
 
-    neutral_tail = "}]}"
-    usage_tail = '}],"usage":%s}'
+    neutral_tail = ',"finish_reason":null}]}'
+    usage_tail = ',"finish_reason":null}],"usage":%s}'
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked, f"chatcmpl-{hex_id(32)}")
