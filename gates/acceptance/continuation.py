@@ -8,12 +8,13 @@ way round. The check records its own conversations, so that the next candidate c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.acceptance import lookups
-from gates.acceptance.asker import result, user
+from gates.acceptance.asker import SilentError, result, user
 from gates.acceptance.calls import one_call_problem
 from gates.acceptance.check import Behaviour, Check, Sample, needs
 from gates.acceptance.survey import Surveyed, failed, passed, skipped, undecided
@@ -54,7 +55,9 @@ async def record(asker: Asker, samples: Sequence[Sample]) -> list[Conversation]:
 
     async def one(sample: Sample) -> Conversation | None:
         async with asker.slot():
-            return await _recorded(asker, sample, _TURNS[sample.number % len(_TURNS)])
+            with contextlib.suppress(SilentError):  # who does not answer has no conversations
+                return await _recorded(asker, sample, _TURNS[sample.number % len(_TURNS)])
+            return None
 
     found = await _together([one(sample) for sample in samples])
     return bounded([conversation for conversation in found if conversation])
@@ -149,7 +152,12 @@ async def go_on(
 
     async def one(sample: Sample, conversation: Conversation) -> None:
         async with asker.slot():
-            answers = await _went_on(asker, sample, conversation)
+            try:
+                answers = await _went_on(asker, sample, conversation)
+            except SilentError as silent:
+                outcome.done += 1
+                outcome.broken.append((str(silent), ()))
+                return
         broken = next((said for answer, _ in answers if (said := status_problem(answer))), None)
         wrong = next((said for _, said in answers if said), None)
         outcome.done += 1
@@ -211,12 +219,12 @@ def _result_of(rng: Random, name: str, arguments: str) -> tuple[str, str]:
 async def survey(asker: Asker, surroundings: Surroundings) -> Surveyed:
     """Production's conversations here, and ours there. What is recorded here is measured in any case."""
     own = await record(asker, _samples(surroundings, asker.capability, "own"))
-    live = surroundings.live
+    live = await _answering(surroundings)
     theirs = known(surroundings.before("F15").get("conversations"))
     if not theirs and live is not None:
         theirs = await record(live, _samples(surroundings, live.capability, "theirs"))
     if not theirs and live is None:
-        why = "no conversations of production are known, and no live endpoint is"
+        why = "no conversations of production are known, and no live endpoint that answers"
         return skipped(f"{why}; {len(own)} own ones are kept for the next candidate", conversations=own)
     outcomes = []
     if theirs:
@@ -224,6 +232,14 @@ async def survey(asker: Asker, surroundings: Surroundings) -> Surveyed:
     if live is not None and own:
         outcomes.append(await go_on(live, own, _samples(surroundings, live.capability, "back"), "production"))
     return judged(outcomes, own)
+
+
+async def _answering(surroundings: Surroundings) -> Asker | None:
+    """Production, if it is there: what it does not answer when it is down says nothing about the candidate."""
+    live = surroundings.live
+    if live is None or await live.liveness(CHECK.sample(0, surroundings.seed, live.capability)):
+        return None
+    return live
 
 
 def judged(outcomes: Sequence[Continued], own: list[Conversation]) -> Surveyed:

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from random import Random
 
     from gates.acceptance.asker import Asker
+    from gates.capability import Capability
 
     Messages = list[dict[str, Any]]
 
+_TOOLS: Final = needs(tools=True)
 _LONG_BYTES: Final = 16 * 1024
 
 
@@ -215,9 +217,10 @@ def _foreign(asker: Asker, sample: Sample, **keys: Any) -> tuple[dict[str, Any],
 
 
 async def _foreign_ids(asker: Asker, sample: Sample) -> str | None:
-    """A refusal is an answer here: some templates take their own form of ids only."""
+    """A refusal is an answer here, unless the capability says otherwise: some templates take their own ids only."""
     body, _, call_id = _foreign(asker, sample, max_tokens=STATUS_TOKENS)
-    problem = breakdown(await ask_unjudged(asker, sample, body))
+    answer = await ask_unjudged(asker, sample, body)
+    problem = status_problem(answer) if asker.capability.foreign_ids == "accepted" else breakdown(answer)
     return f"id {call_id!r} in the history: {problem}" if problem else None
 
 
@@ -269,6 +272,12 @@ async def _malformed_survived(asker: Asker, sample: Sample) -> str | None:
     return f"arguments {arguments} in the history: {problem}" if problem else None
 
 
+def _not_coerced(capability: Capability) -> str | None:
+    if capability.malformed_history == "coerced":
+        return "the capability of this topology says malformed_history: coerced"
+    return _TOOLS(capability)
+
+
 async def _malformed_noticed(asker: Asker, sample: Sample) -> str | None:
     """Taken in silence, the prompt is the one of a call without arguments: the model reads another history."""
     arguments = _MALFORMED[sample.variant % len(_MALFORMED)]
@@ -281,8 +290,6 @@ async def _malformed_noticed(asker: Asker, sample: Sample) -> str | None:
         raise Skip("the engine does not count prompt tokens")
     return f"arguments {arguments} in the history are silently read as {{}}" if tokens[0] == tokens[1] else None
 
-
-_TOOLS: Final = needs(tools=True)
 
 CHECKS: Final = (
     Check(
@@ -396,7 +403,7 @@ CHECKS: Final = (
         rule=Deterministic(3),
         attempt=_malformed_noticed,
         modes=(False,),
-        needs=_TOOLS,
+        needs=_not_coerced,
         warns=True,
     ),
 )

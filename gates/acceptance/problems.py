@@ -52,7 +52,7 @@ def _row(rng: Random) -> Question:
 
 
 def _weekday(rng: Random) -> Question:
-    today, days = rng.randrange(7), rng.randrange(8, 60)
+    today, days = rng.randrange(7), rng.randrange(1, 8) * 7 + rng.randrange(1, 7)
     text = f"Today is {_DAYS[today]}. Which day of the week is it in {days} days?"
     return Question(text, rf"\b{_DAYS[(today + days) % 7]}\b")
 

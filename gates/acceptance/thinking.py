@@ -14,7 +14,7 @@ from gates.acceptance.calls import call_problem, one_call_problem
 from gates.acceptance.check import B90, Check, Deterministic, Relative, Sample, Tier, needs
 from gates.acceptance.problems import explanation, problem
 from gates.acceptance.structured import as_format, content_problem
-from gates.acceptance.tools import CITIES, CLOCK, RECORD, WEATHER, named, record_id
+from gates.acceptance.tools import CITIES, RECORD, WEATHER, named
 from gates.acceptance.turns import call_missing, said
 from gates.acceptance.words import unanswered
 
@@ -126,22 +126,8 @@ async def _tools_thought(asker: Asker, sample: Sample) -> str | None:
 
 
 async def _tools_off(asker: Asker, sample: Sample) -> str | None:
-    if not asker.capability.parallel_calls or sample.number % 4 < 2:
-        answer, city = await _weather(asker, sample)
-        return silent_problem(answer) or one_call_problem(answer, [WEATHER], "get_weather", {"city": city})
-    rng = sample.rng()
-    tools, wanted = [WEATHER, CLOCK, RECORD], record_id(rng)
-    asked = (
-        f"Do these three things at once: get the weather in {rng.choice(CITIES)}, get the server time, "
-        f"and look up the record {wanted}."
-    )
-    answer = await asker.chat(sample, asked, tools=tools)
-    problem_seen = silent_problem(answer) or call_missing(answer, [named(tool) for tool in tools])
-    if problem_seen:
-        return problem_seen
-    called = sorted(call.name for call in answer.reply.calls)
-    expected = sorted(named(tool) for tool in tools)
-    return None if called == expected else f"{', '.join(called)} came; expected {', '.join(expected)}"
+    answer, city = await _weather(asker, sample)
+    return silent_problem(answer) or one_call_problem(answer, [WEATHER], "get_weather", {"city": city})
 
 
 # --- forced calls -----------------------------------------------------------------------------------------------------
@@ -321,8 +307,8 @@ CHECKS: Final = (
     Check(
         id="T05",
         name="thinking off, tools",
-        asks="The weather of a city, and three different calls at once, thinking off.",
-        holds="the calls come as asked, and there is no reasoning",
+        asks="The weather of a city, one tool on offer, thinking off.",
+        holds="exactly one call of that tool, the city as asked, and no reasoning",
         catches="parsers that look for a thought first, and lose the call where there is none",
         rule=B90,
         attempt=_tools_off,

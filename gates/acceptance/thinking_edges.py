@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 CUT_TOKENS: Final = 24
 _AGENT_CONTEXT_TOKENS: Final = 8192
 _MID_THOUGHT: Final = re.compile(
-    r"\s*(?:okay|ok|hmm|alright|wait|let me think|so,? the user|the user (?:wants|asks|is asking|said))\b"
-    r"(?=[,.\s]+(?:the user|so|let|i need|they|wait|we)\b|[^.!?]{0,40}\buser\b)",
+    r"\s*(?:(?:okay|ok|hmm+|alright|wait|so)\b[,.\s\u2026]+)+"
+    r"(?:the user|let me|let's see|i need to|they want|we need)\b"
+    r"|\s*the user (?:wants|asks|asked|is asking|says|said)\b",
     re.IGNORECASE,
 )
 _THINKS: Final = needs(thinking=("always", "switch"))

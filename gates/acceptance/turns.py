@@ -139,7 +139,7 @@ def missing(content: str, *canaries: str) -> str | None:
     quoted = " ".join(content.split())[:120]
     if _NO_ACCESS.search(content):
         return f"the answer says that it has no access to what the tool gave: {quoted!r}"
-    which = f"the value {lost[0]} of the result is" if len(canaries) == 1 else f"the values {', '.join(lost)} are"
+    which = f"the value {lost[0]} of the result is" if len(lost) == 1 else f"the values {', '.join(lost)} are"
     return f"{which} not in the answer: {quoted!r}"
 
 
