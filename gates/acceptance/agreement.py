@@ -13,8 +13,8 @@ from gates.acceptance.choice import OFFERED
 from gates.acceptance.questions import GENERAL, tempting
 from gates.acceptance.survey import Surveyed, failed, passed
 from gates.acceptance.tools import named
+from gates.callrules import cut, not_an_object
 from gates.contract import VerdictKind
-from gates.invariants import not_an_object
 from gates.statistics import f1
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def _decisions(asker: Asker, surroundings: Surroundings, salt: str) -> lis
         raise
 
 
-# --- J20 --------------------------------------------------------------------------------------------------------------
+# --- J20s -------------------------------------------------------------------------------------------------------------
 
 TOLERATED: Final = 0.02
 WORSE: Final = 0.01
@@ -87,23 +87,16 @@ WORSE: Final = 0.01
 
 
 async def _schema_share(asker: Asker, surroundings: Surroundings) -> Surveyed:
-    return schema_share(asker.trial.answers, surroundings.before("J20"))
+    return schema_share(asker.trial.answers, surroundings.before("J20s"))
 
 
 def schema_share(answers: Sequence[Answer], before: Mapping[str, Any]) -> Surveyed:
-    """How many calls break the schema of their tool. A grammar that was asked for allows none.
-
-    Arguments that are no JSON, and tools that were never on offer, are judged by rules of their own.
-    """
+    """How many calls break the schema of their tool, of those that were whole, JSON, and of a tool on offer."""
     seen = [(answer, problem) for answer in answers for problem in _judged(answer)]
     wrong = [(answer, problem) for answer, problem in seen if problem is not None]
-    forced = [(answer, problem) for answer, problem in wrong if _constrained(answer.body)]
     share = len(wrong) / len(seen) if seen else 0.0
+    limit = max(TOLERATED, _share_before(before) + WORSE)
     figures = {"n": len(seen), "right": len(seen) - len(wrong)}
-    if forced:
-        return failed(f"under a grammar: {forced[0][1]}", forced[0][0].exchange, **figures)
-    then = _share_before(before)
-    limit = max(TOLERATED, then + WORSE)
     sentence = f"{len(wrong)} of {len(seen)} calls break the schema of their tool"
     # One call of few is a large share, and says nothing.
     if len(wrong) > 1 and share > limit:
@@ -115,18 +108,11 @@ def schema_share(answers: Sequence[Answer], before: Mapping[str, Any]) -> Survey
 def _judged(answer: Answer) -> list[str | None]:
     tools = answer.body.get("tools") or []
     known = {named(offered) for offered in tools}
-    whole = answer.reply.finish_reason != "length"
     return [
         shape_problem(call, tools)
-        for call in answer.reply.calls
-        if whole and call.name in known and not not_an_object(call.arguments)
+        for position, call in enumerate(answer.reply.calls)
+        if call.name in known and not cut(answer.reply, position) and not not_an_object(call.arguments)
     ]
-
-
-def _constrained(body: Mapping[str, Any]) -> bool:
-    choice = body.get("tool_choice")
-    strict = any(offered["function"].get("strict") for offered in body.get("tools") or [])
-    return choice == "required" or isinstance(choice, dict) or strict
 
 
 def _share_before(before: Mapping[str, Any]) -> float:
@@ -147,12 +133,12 @@ CHECKS: Final = (
         needs=needs(tools=True),
     ),
     Check(
-        id="J20",
+        id="J20s",
         name="calls that fit their schema",
         asks="Nothing: looks at every call of the run.",
-        holds="no call breaks its schema under a grammar, elsewhere few, and hardly more than on production",
+        holds="few calls break their schema, and hardly more than on production",
         catches="types and required parameters that get lost between model and client",
-        rule=Overall(f"at most {TOLERATED:.0%}, or production's share and {WORSE:.0%}; none under a grammar"),
+        rule=Overall(f"at most {TOLERATED:.0%}, or production's share and {WORSE:.0%}"),
         survey=_schema_share,
         needs=needs(tools=True),
         looks_back=True,

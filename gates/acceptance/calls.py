@@ -7,12 +7,10 @@ import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import jsonschema
-
-from gates import markers
+from gates import callrules, markers
 from gates.acceptance.check import B90, Check, Sample, Tier, needs
 from gates.acceptance.tools import CITIES, CLOCK, WEATHER, Tool, named, schema_of
-from gates.invariants import not_an_object
+from gates.callrules import not_an_object
 from gates.text import folded
 
 if TYPE_CHECKING:
@@ -107,14 +105,7 @@ def _short(value: object) -> str:
 
 def schema_problem(arguments: str, schema: Mapping[str, Any]) -> str | None:
     """What is wrong with `arguments` as JSON and against the declared schema."""
-    broken = not_an_object(arguments)
-    if broken:
-        return broken
-    error = next(iter(jsonschema.Draft202012Validator(schema).iter_errors(json.loads(arguments))), None)
-    if error is None:
-        return None
-    where = ".".join(str(part) for part in error.path) or "arguments"
-    return f"arguments break their schema: {where}: {error.message}"
+    return not_an_object(arguments) or callrules.schema_problem(json.loads(arguments), schema)
 
 
 def no_call_reason(reply: Reply) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gates import textrules
 from gates.acceptance.calls import one_call_problem, same
-from gates.acceptance.check import B80, B90, Behaviour, Check, Deterministic, Relative, Skip, needs
+from gates.acceptance.check import B80, B90, Behaviour, Check, Deterministic, Relative, Report, Skip, needs
 from gates.acceptance.filler import context_tokens, filler
 from gates.acceptance.tools import CITIES, SAVE, tool
-from gates.invariants import not_an_object
+from gates.callrules import not_an_object
 from gates.statistics import FixedPlan
 
 if TYPE_CHECKING:
@@ -182,9 +182,17 @@ async def _outer_blanks(asker: Asker, sample: Sample) -> str | None:
     asked = f"{' ' * rng.randrange(1, 4)}{rng.choice(CITIES)} {rng.randrange(100, 1000)}{' ' * rng.randrange(1, 4)}"
     offered = tool("set_label", "Sets a label, blanks included.", {"label": _TEXT})
     text = f"Call set_label with label {_json(asked)}, with all its blanks at both ends."
-    return one_call_problem(
-        await asker.chat(sample, text, tools=[offered]), [offered], "set_label", {"label": asked}, exact=True
-    )
+    answer = await asker.chat(sample, text, tools=[offered])
+    return trimmed(answer, asked)
+
+
+def trimmed(answer: Answer, asked: str) -> str | None:
+    """Only blanks are missing, and nothing else is wrong: that is for other checks."""
+    for call in answer.reply.calls:
+        label = None if not_an_object(call.arguments) else json.loads(call.arguments).get("label")
+        if isinstance(label, str) and label != asked and label.strip() == asked.strip():
+            return f"the label is {label!r}; asked was {asked!r}"
+    return None
 
 
 async def _markers(asker: Asker, sample: Sample) -> str | None:
@@ -280,9 +288,9 @@ CHECKS: Final = (
         id="J05t",
         name="blanks around a text",
         asks="To set a label that begins and ends with blanks.",
-        holds="the blanks arrive, more often than never: a model may trim now and then, a parser trims always",
+        holds="the blanks arrive; shown and never blocking, because models trim as well",
         catches="parsers that trim values",
-        rule=Relative(16, margin=0.25, floor=0.25),
+        rule=Report(12),
         attempt=_outer_blanks,
         needs=_TOOLS,
     ),

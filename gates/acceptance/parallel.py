@@ -42,8 +42,8 @@ async def different(asker: Asker, sample: Sample) -> str | None:
     """J08: weather, time and a record, in one turn."""
     city, record = _city_and_record(sample.rng())
     text = (
-        f"I need three things: the weather in {city}, the server time, and the record with record_id {record}. "
-        "Call get_weather, get_server_time and lookup_record, all three at once in one turn."
+        f"What is the weather in {city}, what is the server time, and what is in the record {record}? "
+        "Call all three tools at once, in one turn."
     )
     answer = await asker.chat(sample, text, tools=DIFFERENT)
     wanted = {"get_weather": {"city": city}, "get_server_time": {}, "lookup_record": {"record_id": record}}

@@ -23,8 +23,8 @@ def question(sample: Sample) -> tuple[str, str | None]:
     """The text, and what the answer must hold word for word; None where it is an explanation."""
     number = sample.rng().randrange(100, 1000)
     if sample.variant % 3 == 2:
-        line = f'{{"a": {number}}} is a Python dict.'
-        return f"Reply with exactly this line and nothing else: {line}", f'{{"a": {number}}}'
+        beginning = f'{{"a": {number}}}'
+        return f"Begin your answer with {beginning} and go on in words: say in one sentence what it is.", beginning
     marker = _MARKUP[sample.variant // 3 * 2 % len(_MARKUP) + sample.variant % 3]
     return (
         f"Somebody found the text {marker} in line {number} of a log of a language model. "

@@ -99,7 +99,9 @@ async def _text_and_call(asker: Asker, sample: Sample) -> str | None:
     rng = sample.rng()
     city, number = rng.choice(CITIES), rng.randrange(100, 1000)
     sentence = f"I will look that up for request number {number} now."
-    text = f'First write exactly this sentence: "{sentence}" Then call get_weather for {city} in the same answer.'
+    text = (
+        f'First write exactly this sentence: "{sentence}" Then call get_weather with city "{city}" in the same answer.'
+    )
     answer = await asker.chat(sample, text, tools=[WEATHER])
     return one_call_problem(answer, [WEATHER], "get_weather", {"city": city}) or cut_text(answer, sentence)
 
