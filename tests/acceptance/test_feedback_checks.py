@@ -1,10 +1,9 @@
-"""Results, histories and chains: a healthy engine passes, a wrong one is named, and answers are judged by hand-made ones."""
+"""Results, histories and chains: a healthy engine passes, a wrong one is named; judges are shown hand-made answers."""
 
 from __future__ import annotations
 
 import json
 import re
-from random import Random
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ CHECKS = (
     *("F01", "F02", "F02c", "F03", "F03c", "F04", "F05", "F06", "F06c", "F07", "F09", "F09c", "F10", "F10c", "F11"),
     *("F12", "F13", "F13c", "F14", "F14c"),
 )
-EXCHANGE = Exchange("POST", "/v1/chat/completions", b"{}", 0.0, 0.1, 200)
+SAMPLE = Sample("F04", 0, "x", streamed=True, greedy=True)
 
 
 def answered(content: str = "", *calls: ToolCall, status: int = 200, **fields: Any) -> Answer:
@@ -201,15 +200,14 @@ def test_a_refusal_is_no_breakdown(answer, broken, refused):
     ],
 )
 def test_ids_of_made_up_histories_look_as_the_engines_own(pattern, number, fits):
-    made = turns.styled(pattern, "get_weather", "lookup_record", number, Random(7))
+    made = turns.styled(pattern, "get_weather", "lookup_record", number, SAMPLE.rng())
     assert re.fullmatch(fits, made), made
     assert made != pattern
 
 
 def test_the_same_sample_makes_the_same_ids_and_another_seed_makes_others():
-    sample = Sample("F04", 0, "x", streamed=True, greedy=True)
-    one, again = (turns.styled("call_8f3a1c", "w", "w", 0, sample.rng()) for _ in range(2))
-    other = turns.styled("call_8f3a1c", "w", "w", 0, sample.asked(seed="y").rng())
+    one, again = (turns.styled("call_8f3a1c", "w", "w", 0, SAMPLE.rng()) for _ in range(2))
+    other = turns.styled("call_8f3a1c", "w", "w", 0, SAMPLE.asked(seed="y").rng())
     assert one == again != other
 
 
