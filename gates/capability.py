@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gates.strict import StrictModel, read_model
 
-_SWITCHES: Final[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {
+SWITCHES: Final[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {
     "enable_thinking": (
         {"chat_template_kwargs": {"enable_thinking": True}},
         {"chat_template_kwargs": {"enable_thinking": False}},
@@ -43,8 +43,9 @@ class Capability(StrictModel):
     reasoning_field: Literal["reasoning", "reasoning_content"] | None = None
     finish_named: Literal["stop", "tool_calls", "any"] = "any"
     """How an answer ends whose function was named: vLLM says stop, as OpenAI does; SGLang and smg say tool_calls."""
-    finish_required: Literal["stop", "tool_calls", "any"] = "tool_calls"
-    """How an answer ends that had to call something: stop only in vLLM before 0.12, and there not in streams."""
+    finish_required: Literal["stop", "tool_calls", "any"] = "any"
+    """How an answer ends that had to call something: tool_calls nearly everywhere; vLLM before 0.12 says stop where
+    it does not stream."""
     malformed_history: Literal["refused", "coerced"] | None = None
     """What becomes of a history whose arguments are no JSON object: an error, or silently something else."""
     foreign_ids: Literal["accepted", "refused"] | None = None
@@ -56,12 +57,12 @@ class Capability(StrictModel):
     @property
     def thinking_on(self) -> Mapping[str, Any]:
         """Request keys that switch thinking on."""
-        return _SWITCHES[self.thinking_switch][0]
+        return SWITCHES[self.thinking_switch][0]
 
     @property
     def thinking_off(self) -> Mapping[str, Any]:
         """Request keys that switch thinking off."""
-        return _SWITCHES[self.thinking_switch][1]
+        return SWITCHES[self.thinking_switch][1]
 
     @property
     def may_think(self) -> bool:

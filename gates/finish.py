@@ -35,8 +35,8 @@ def _expected(body: Mapping[str, Any], capability: Capability | None) -> str:
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
         return capability.finish_named if capability is not None else "any"
-    if choice == "required" and capability is not None:
-        return capability.finish_required
+    if choice == "required":
+        return capability.finish_required if capability is not None else "any"
     return "tool_calls"
 
 
