@@ -13,8 +13,11 @@ from functools import cache
 from typing import Any, Final
 
 from gates import program
+from gates.acceptance import register
+from gates.acceptance.check import Tier
 from gates.bugs import ALL as BUGS
 from gates.contract import GateRequest, Verdict, parse_verdict
+from gates.invariants import RULES
 from launch.engines.emulator.faults import BY_NAME, Group, Need, vocabulary
 from launch.engines.emulator.hosted import hosted
 
@@ -155,7 +158,8 @@ def _known(fault: str) -> str:
     return BY_NAME[fault.replace("_", "-")].name
 
 
-# Faults without a public report, and checks that must see a fault although no report named them.
+# Faults without a public report, and checks that must see a fault although no report named them: transport faults are
+# P08 wherever they strike, arguments that no longer parse or fit are J20, an unknown finish_reason is P06.
 _BEYOND_THE_CATALOGUE: Final[Mapping[str, tuple[str, ...]]] = {
     "id_duplicate": ("P04", "P06"),
     "unknown_name": ("J25",),
@@ -167,4 +171,23 @@ _BEYOND_THE_CATALOGUE: Final[Mapping[str, tuple[str, ...]]] = {
     "no_usage": ("P07",),
     "loses_tool_result": ("F01",),
     "garbage": ("O01", "O02"),
+    "args_head_cut": ("J20",),
+    "http500_history": ("P08",),
+    "http400": ("P08",),
+    "conn_drop": ("P08",),
+    "engine_death": ("P08",),
+    "hang": ("P08",),
+    "abort": ("P03", "P06"),
+    "no_finish": ("P06",),
+    "usage_wrong": ("P07",),
 }
+
+_TRAFFIC: Final = ("J01", "J02", "J08", "F01", "T01", "O01")
+"""Checks that make answers of every kind, for rules that hold for every answer."""
+
+
+def targets(mutant: Mutant) -> tuple[str, ...]:
+    """The checks that a run needs in which the ones that should see this fault can show it."""
+    asked = [check.id for check in register.checks() if check.id.startswith(tuple(mutant.seen_by))]
+    asked = [name for name in asked if register.find(name).tier is not Tier.EXTENDED] or asked
+    return tuple(dict.fromkeys([*asked, *(_TRAFFIC if any(name in RULES for name in mutant.seen_by) else ())]))
