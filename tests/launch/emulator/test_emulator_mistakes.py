@@ -44,7 +44,7 @@ def asked(behaviour: str, number: int) -> dict[str, Any]:
 BEHAVIOURS = ("calls", "copies", "parallel", "no-call", "results", "structured", "answers")
 
 
-def shares(behaviour: str, *words: str, tries: int = 300) -> float:
+def shares(behaviour: str, *words: str, tries: int = 150) -> float:
     """How often the answer is the right one."""
     settings = flags(*(flag for word in words for flag in ("--right", word)))
     fields = asked(behaviour, 0)

@@ -1,5 +1,7 @@
 """The wire format of one answer: server-sent events or one JSON body, in the dialect of one engine."""
 
+from collections.abc import Callable
+
 from ..request import Asked
 from ..settings import Dialect
 from .chat import Chat, Wire
@@ -16,7 +18,7 @@ __all__ = [
     "DONE", "LAST_CHUNK", "Chat", "Usage", "Wire", "Written", "compact", "error_body", "framed", "hex_id", "wire_for",
 ]  # fmt: skip
 
-_CHATS: dict[Dialect, type[Chat]] = {
+_CHATS: dict[Dialect, Callable[[Asked], Chat]] = {
     Dialect.VLLM: VllmChat,
     Dialect.VLLM_OLD: VllmOldChat,
     Dialect.SGLANG: SglangChat,
