@@ -81,7 +81,9 @@ def test_each_fault_is_caught_by_the_check_that_should_see_it(
 def test_a_fault_in_one_mode_is_named_as_such(judge: Judge) -> None:
     with emulator(*FAST, "--fault", "bad-tool-arguments+stream", model="emu") as engine:
         verdict = judge("toolcalls", engine.url, profile={"cases": ["weather"]})
-    assert failed_checks(verdict) == {"J01.stream"}
+    # The broken arguments go back as history, which the engine refuses: that fails in the same mode.
+    assert failed_checks(verdict) >= {"J01.stream"}
+    assert not failed_checks(verdict) & {"J01", "F01"}
 
 
 @pytest.mark.parametrize(("wrong", "verdict"), [({0}, "pass"), ({0, 1}, "fail"), ({1, 2}, "pass")])
@@ -121,7 +123,7 @@ def test_silence_fails_before_the_deadline(judge: Judge) -> None:
 
 def test_thinking_that_cannot_be_switched_off_fails(judge: Judge) -> None:
     # The engine knows the switch by another name than the profile claims, so that it never hears of it.
-    with emulator(*FAST, "--thinking", "on", model="emu") as engine:
+    with emulator(*FAST, "--thinking", "on", "--thinking-switch", "enable_thinking", model="emu") as engine:
         capability = {"thinking": "switch", "thinking_switch": "reasoning_effort"}
         verdict = judge("toolcalls", engine.url, capability=capability, profile={"cases": ["weather"]})
     assert "T02" in failed_checks(verdict)

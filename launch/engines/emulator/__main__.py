@@ -10,7 +10,7 @@ from launch.errors import LaunchError
 
 from .faults import FaultError, FaultSetting, describe_faults
 from .mistakes import BEHAVIOURS, read_right
-from .settings import Dialect, Headers, Settings, Thinking, Timing
+from .settings import THINKING_SWITCHES, Dialect, Headers, Settings, Thinking, Timing
 
 _EPILOG = """examples:
   %(prog)s --port 8001 --model emu --ttft-ms 50 --itl-ms 5
@@ -73,6 +73,12 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         choices=[t.value for t in Thinking],
         default="off",
         help="habit when a request does not say; never, always: a model without the switch (default off)",
+    )
+    group.add_argument(
+        "--thinking-switch",
+        choices=["any", *THINKING_SWITCHES],
+        default="any",
+        help="the spelling of the switch that the model knows (default any)",
     )
     group.add_argument(
         "--keeps-reasoning", action="store_true", help="the template renders the reasoning of earlier turns"
@@ -146,6 +152,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         timing=_timing(options),
         headers=headers,
         thinking=Thinking(options.thinking),
+        thinking_switch=options.thinking_switch,
         keeps_reasoning=options.keeps_reasoning,
         right=read_right(options.right),
         slots=options.slots,

@@ -9,7 +9,7 @@ from .conversation import HistoricCall, Message, Tool, ToolChoice, read_choice, 
 from .errors import BadRequest
 from .prompt import Segment, messages_in, render, tools_in, written
 from .schema import check_schema
-from .settings import Dialect, Settings, Thinking
+from .settings import THINKING_SWITCHES, Dialect, Settings, Thinking
 from .tokens import count_tokens
 
 __all__ = ["Asked", "BadRequest", "HistoricCall", "Message", "Tool", "ToolChoice", "read_chat", "read_completion"]
@@ -86,7 +86,7 @@ def read_chat(body: bytes, settings: Settings) -> Asked:
     model = _model(fields, settings)
     tools = read_tools(fields.get("tools"))
     choice = read_choice(fields.get("tool_choice"), tools)
-    thinking = _thinking(fields, settings.thinking)
+    thinking = _thinking(fields, settings)
     segments = chat_segments(fields, settings, tools, choice)
     return _asked(fields, settings, model, segments, tools=tools, choice=choice, thinking=thinking)
 
@@ -99,7 +99,7 @@ def chat_segments(
     messages = read_messages(fields.get("messages"), names)
     if not settings.keeps_reasoning:
         messages = tuple(replace(message, reasoning="") if message.reasoning else message for message in messages)
-    no_thought = settings.thinking.has_switch and not _thinking(fields, settings.thinking)
+    no_thought = settings.thinking.has_switch and not _thinking(fields, settings)
     return render(messages, _rendered_tools(tools, choice, settings.dialect), no_thought=no_thought)
 
 
@@ -196,20 +196,17 @@ def _model(fields: dict[str, Any], settings: Settings) -> str:
     return str(model)
 
 
-def _thinking(fields: dict[str, Any], habit: Thinking) -> bool:
-    """Whether the model thinks, by whichever of the spellings in use the client says so."""
+def _thinking(fields: dict[str, Any], settings: Settings) -> bool:
+    """Whether the model thinks, by that spelling of its switch that the client uses and the model knows."""
     kwargs = fields.get("chat_template_kwargs") or {}
     if not isinstance(kwargs, dict):
         raise BadRequest("chat_template_kwargs must be an object", "chat_template_kwargs")
+    habit = settings.thinking
     if not habit.has_switch:
         return habit is Thinking.ALWAYS
-    asked: Any = None
-    for value in (kwargs.get("enable_thinking"), kwargs.get("thinking"), kwargs.get("thinking_mode")):
-        asked = value if asked is None else asked
-    if asked is None and (effort := fields.get("reasoning_effort") or kwargs.get("reasoning_effort")):
-        asked = effort != "none"
-    if asked is None:
-        return habit is Thinking.ON
+    known = THINKING_SWITCHES if settings.thinking_switch == "any" else (settings.thinking_switch,)
+    given = {"reasoning_effort": fields.get("reasoning_effort"), **kwargs}
+    asked = next((given[name] for name in known if given.get(name) is not None), habit is Thinking.ON)
     return _THINKING_WORDS.get(asked.lower(), True) if isinstance(asked, str) else bool(asked)
 
 

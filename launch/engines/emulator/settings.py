@@ -45,6 +45,9 @@ class Thinking(StrEnum):
         return self in (Thinking.ON, Thinking.OFF)
 
 
+THINKING_SWITCHES = ("enable_thinking", "thinking", "thinking_mode", "reasoning_effort")
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """When tokens are due. Times in milliseconds; `prefill_tok_per_s` 0 means that prompts cost nothing."""
@@ -87,6 +90,7 @@ class Settings:
     timing: Timing
     headers: Headers
     thinking: Thinking
+    thinking_switch: str  # the one spelling of the switch that the model knows; "any": all of `THINKING_SWITCHES`
     keeps_reasoning: bool
     right: Mapping[str, float]  # behaviour → how often the model is right; "" for all that are not named
     slots: int

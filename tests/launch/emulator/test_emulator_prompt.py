@@ -124,6 +124,13 @@ def test_the_thinking_switch_in_every_spelling(habit: str, spelling: Any):
     assert unknown.prompt_tokens == asked(BASE, settings).prompt_tokens
 
 
+def test_a_model_that_knows_one_spelling_hears_no_other():
+    settings = flags("--thinking", "on", "--thinking-switch", "thinking")
+    deaf = asked({**BASE, "chat_template_kwargs": {"enable_thinking": False}, "reasoning_effort": "none"}, settings)
+    assert deaf.thinking
+    assert not asked({**BASE, "chat_template_kwargs": {"thinking": False}}, settings).thinking
+
+
 @pytest.mark.parametrize(("habit", "thinks"), [("never", False), ("always", True)])
 def test_without_a_switch_nothing_changes_the_prompt(habit: str, thinks: bool):
     for value in (True, False):
