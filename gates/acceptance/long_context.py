@@ -34,9 +34,9 @@ def call_after(tokens: int | None) -> Attempt:
         chars = int((wanted - _RESERVE_TOKENS // 2) / await _density(asker, sample))
         depth = rng.uniform(0.03, 0.2)
         text = (
-            f"{filler(rng, int(chars * depth))}\nThe record of the lighthouse has the id {wanted_id}.\n"
+            f'{filler(rng, int(chars * depth))}\nThe record of the lighthouse has the record_id "{wanted_id}".\n'
             f"{filler(rng, int(chars * (1 - depth)))}\n\n"
-            "Look up the record of the lighthouse with the tool; its id stands in the text above."
+            "Look up the record of the lighthouse with the tool; its record_id stands in the text above."
         )
         answer = await asker.chat(sample, text, tools=[RECORD], max_tokens=room)
         problem = one_call_problem(answer, [RECORD], "lookup_record", {"record_id": wanted_id})

@@ -88,13 +88,14 @@ def same_tool_problem(answer: Answer, cities: Sequence[str]) -> str | None:
 
 
 def mixed_up(calls: Sequence[ToolCall], values: Sequence[str]) -> str | None:
-    """A call whose arguments hold the value of another call beside its own; None when each keeps to its own."""
-    held = [[value for value in values if str(folded(value)) in str(folded(call.arguments))] for call in calls]
-    for number, mine in enumerate(held):
-        others = [value for other, theirs in enumerate(held) if other != number for value in theirs]
-        foreign = [value for value in mine if value in others]
-        if foreign and len(mine) > 1:
-            return f"the arguments of call {number} ({calls[number].arguments[:120]}) hold what belongs to another call"
+    """A call whose arguments hold several of these values, which belong to a call each; None when there is none."""
+    if len(calls) == 1 and not not_an_object(calls[0].arguments):
+        # A single call that is well formed may be a model's way to ask for everything.
+        return None
+    for number, call in enumerate(calls):
+        held = [value for value in values if str(folded(value)) in str(folded(call.arguments))]
+        if len(held) > 1:
+            return f"the arguments of call {number} ({call.arguments[:120]}) hold {listed(held)}; one is another call's"
     return None
 
 
@@ -108,11 +109,11 @@ async def _isolation(asker: Asker, surroundings: Surroundings) -> Surveyed:
         sample = checks[check_id].sample(number, surroundings.seed, asker.capability)
         values = several_cities(sample)[0] if check_id == "J09" else _city_and_record(sample.rng())
         for answer in answers:
-            looked_at += len(answer.reply.calls) > 1
+            looked_at += bool(answer.reply.calls)
             problem = mixed_up(answer.reply.calls, values)
             if problem is not None:
                 return failed(f"{check_id}: {problem}", answer.exchange, n=looked_at)
-    return passed(f"no call held the value of another in {looked_at} answers with several calls", n=looked_at)
+    return passed(f"no call held the value of another in {looked_at} answers", n=looked_at)
 
 
 def _city_and_record(rng: Random) -> tuple[str, str]:
@@ -170,9 +171,9 @@ CHECKS: Final = (
         id="J10",
         name="arguments keep apart",
         asks="Nothing: looks at the answers to J08 and J09.",
-        holds="no call holds the value that another call was made for",
+        holds="no call of several holds the value that another call was made for",
         catches="arguments of two calls under one index, state of a parser that outlives a call",
-        rule=Overall("no failure in any answer with several calls"),
+        rule=Overall("no failure in any answer"),
         survey=_isolation,
         needs=_PARALLEL,
         looks_back=True,

@@ -145,6 +145,9 @@ def test_one_tool_several_times(asked: list[str], said: str | None) -> None:
         (['{"city": "Oslo"}', '{"city": "Lima", "note": "Oslo"}'], True),
         (['{"city": "Oslo"}', '{"city": "Oslo"}'], False),
         (['{"city": "Oslo and Lima"}'], False),
+        (['{"city": "Oslo"}{"city": "Lima"}'], True),
+        (['{"city": "Oslo"}', ""], False),
+        ([], False),
     ],
 )
 def test_arguments_keep_apart(arguments: list[str], mixed: bool) -> None:

@@ -13,6 +13,7 @@ from ..request import Asked
 from .calling import call_tools
 from .copying import copy
 from .facts import know
+from .far_values import call_from_afar
 from .feedback import recall, use_results
 from .languages import write_in_language
 from .markup import explain_markup
@@ -30,6 +31,7 @@ Skill = Callable[[Asked, Random], Answer | None]
 SKILLS: tuple[Skill, ...] = (
     tell_noted,
     use_results,
+    call_from_afar,
     call_tools,
     answer_as_json,
     recall,
