@@ -20,7 +20,8 @@ WINDOW_CHARS: Final = 800
 MIN_LETTERS: Final = 0.85
 MIN_STOP_WORDS: Final = 0.10
 
-_RUN: Final = re.compile(r"([^\s\-=_*#.~+|/])\1{15,}|(.)\2{119,}", re.DOTALL)
+# Rulers are drawn with these, and with the signs for boxes.
+_RUN: Final = re.compile(r"([^\s\-=_*#.~+|/\u2500-\u257f])\1{15,}|(.)\2{119,}", re.DOTALL)
 _BLANKS: Final = re.compile(r"\n{40,}|\s{200,}")
 _PLAIN: Final = ".,;:!?'\"()-%\u2013\u2014\u2018\u2019\u201c\u201d"
 _WORDS: Final = re.compile(r"[a-z']+")
@@ -75,7 +76,8 @@ def degenerations(text: str) -> Iterator[str]:
 
 def degenerate_window(text: str) -> str | None:
     """The same for a long text, window by window: what is healthy on the whole may have a sick stretch."""
-    for start in range(0, max(1, len(text) - WINDOW_CHARS // 2), WINDOW_CHARS // 2):
+    step = WINDOW_CHARS // 4
+    for start in range(0, max(1, len(text) - WINDOW_CHARS + step), step):
         broken = degeneration(text[start : start + WINDOW_CHARS])
         if broken:
             return f"from character {start}: {broken}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from gates import invariants
 from gates.acceptance.asker import user
 from gates.acceptance.check import Check, Overall, Sample, Skip
-from gates.acceptance.filler import context_tokens, filler, prompt_tokens, tokens_per_char
+from gates.acceptance.filler import context_tokens, filler, tokens_per_char
 from gates.acceptance.survey import Surroundings, Surveyed, failed, passed
 from gates.acceptance.tools import code
 from gates.acceptance.words import said, shown, unanswered
@@ -22,6 +22,8 @@ NEAR: Final = 0.90
 """The prompt's share of the limit; `max_tokens` makes up the rest, so that prompt and answer meet it exactly."""
 BEYOND: Final = 1.20
 MIN_ROOM: Final = 32
+SLOWEST_TOK_PER_S: Final = 500
+"""No engine that anybody serves users with reads a prompt more slowly."""
 
 
 class _Case(NamedTuple):
@@ -41,15 +43,14 @@ async def _survey(asker: Asker, around: Surroundings) -> Surveyed:
     rate = await tokens_per_char(asker, sample.asked(salt="probe"))
     # The very same prompt every time: another reference could be a token longer.
     messages = [user(sample, _text(sample, secret, int(limit * NEAR / rate)))]
-    counted = await prompt_tokens(asker, sample, messages)
+    counted = await _counted(asker, asker.body(sample, messages, max_tokens=1), limit)
     room = limit - counted
     if room < MIN_ROOM:
         raise Skip(f"a prompt of {counted} tokens leaves {room} of {limit}: too short a context to measure at its end")
     seen: list[str] = []
     for number, case in enumerate(_CASES):
         asked = _sample(asker, around, number, salt=str(number))
-        body = asker.body(asked, messages, max_tokens=room + case.over)
-        answer = await (asker.send(asked, body) if case.over <= 0 else _unjudged(asker, body))
+        answer = await _ask(asker, asker.body(asked, messages, max_tokens=room + case.over), limit)
         wrong = _problem(answer, secret, counted, must_answer=case.over <= 0)
         wrong = wrong or await asker.liveness(asked)
         if wrong:
@@ -60,7 +61,7 @@ async def _survey(asker: Asker, around: Surroundings) -> Surveyed:
 
 async def _beyond(asker: Asker, around: Surroundings, secret: str, chars: int, seen: list[str], limit: int) -> Surveyed:
     sample = _sample(asker, around, len(_CASES))
-    answer = await _unjudged(asker, asker.body(sample, _text(sample, secret, chars), max_tokens=MIN_ROOM))
+    answer = await _ask(asker, asker.body(sample, _text(sample, secret, chars), max_tokens=MIN_ROOM), limit)
     wrong = _problem(answer, secret, limit, must_answer=False) or await asker.liveness(sample)
     if wrong:
         return failed(f"a prompt a fifth longer than the limit: {wrong}", answer.exchange, limit=limit)
@@ -69,11 +70,20 @@ async def _beyond(asker: Asker, around: Surroundings, secret: str, chars: int, s
     return passed(f"limit {limit} tokens; {told}", limit=limit)
 
 
-async def _unjudged(asker: Asker, body: Mapping[str, Any]) -> Answer:
-    """An answer that may well be a refusal, which would break the rules for every answer."""
-    exchange = await asker.raw("POST", "/v1/chat/completions", body)
+async def _ask(asker: Asker, body: Mapping[str, Any], limit: int) -> Answer:
+    """Past the rules for every answer, which a refusal would break; with time for a prompt as long as the context."""
+    timeout_s = max(asker.limits.timeout_s, limit / SLOWEST_TOK_PER_S)
+    exchange = await asker.raw("POST", "/v1/chat/completions", body, timeout_s=timeout_s)
     reply = read_reply(exchange, streamed=bool(body.get("stream")))
     return Answer(body, exchange, reply, invariants.breaches(reply, body, asker.capability))
+
+
+async def _counted(asker: Asker, body: Mapping[str, Any], limit: int) -> int:
+    answer = await _ask(asker, body, limit)
+    counted = answer.reply.usage.prompt_tokens if answer.reply.usage else None
+    if not counted:
+        raise Skip(f"prompt tokens could not be counted: {answer.first_problem or 'there is no usage'}")
+    return counted
 
 
 def _problem(answer: Answer, secret: str, prompt: int, *, must_answer: bool) -> str | None:
@@ -81,7 +91,7 @@ def _problem(answer: Answer, secret: str, prompt: int, *, must_answer: bool) -> 
     status = answer.exchange.status
     if status is not None and 400 <= status < 500:
         return f"HTTP {status}, although it fits" if must_answer else None
-    missing = unanswered(answer)
+    missing = unanswered(answer) or next((breach.sentence for breach in answer.certain), None)
     if missing:
         return missing
     counted = answer.reply.usage.prompt_tokens if answer.reply.usage else None

@@ -81,8 +81,7 @@ def problem(text: str, end: str | None, task: Callable[[Sample], str]) -> str | 
 
 def sick_code(text: str) -> str | None:
     """Rules on repetition for source code: two of them at one place."""
-    step = textrules.WINDOW_CHARS // 2
-    for start in range(0, len(text), step):
+    for start in range(0, len(text), textrules.WINDOW_CHARS // 2):
         broken = list(textrules.degenerations(text[start : start + textrules.WINDOW_CHARS]))
         if len(broken) >= 2:
             return f"from character {start}: {broken[0]}"

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from gates import sanity, textrules
+from gates import invariants, textrules
+from gates.reply import Reply
 
 PROSE = (
     "The harbour was quiet when the first boats came in, and nobody on the quay had slept much. An old man carried two "
@@ -15,7 +18,9 @@ CODE = "\n".join(
 )
 
 
-@pytest.mark.parametrize("text", [PROSE, CODE, "Yes.", "| a | b |\n| --- | --- |\n| 1 | 2 |", "-" * 60, "no no no"])
+@pytest.mark.parametrize(
+    "text", [PROSE, CODE, "Yes.", "| a | b |\n| --- | --- |\n| 1 | 2 |", "-" * 60, "╭" + "─" * 60 + "╮", "no no no"]
+)
 def test_healthy_text_raises_no_alarm(text: str) -> None:
     assert textrules.degeneration(text) is None
     assert textrules.encoding_damage(text) is None
@@ -38,17 +43,81 @@ def test_degenerate_text_is_named(text: str) -> None:
     assert textrules.degeneration(text)
 
 
-@pytest.mark.parametrize("text", ["caf\ufffd", "cafÃ©", "itâ€™s", "snow<0xE4>", "half \ud83d of it"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "caf\ufffd",
+        "cafÃ©",
+        "itâ€™s",
+        "snow<0xE4>",
+        "half \ud83d of it",
+        "море".encode().decode("latin-1"),
+        "今天早上".encode().decode("latin-1"),
+    ],
+)
 def test_damaged_encoding_is_named(text: str) -> None:
     assert textrules.encoding_damage(text)
 
 
 def test_prose_is_prose_and_salad_is_not() -> None:
-    assert sanity.prose_problem(PROSE, 80) is None
+    assert textrules.prose_problem(PROSE, 80) is None
     salad = (
         "Kuchen zwanzig Regen fünf blau Tisch Hund laufen Berg " * 2
         + "otra casa verde mundo perro lejos siempre azul " * 3
     )
-    assert "small English words" in (sanity.prose_problem(salad, 80) or "")
-    assert "letters" in (sanity.prose_problem("{}[]<>|\\^~" * 30, 80) or "")
-    assert "only 2 characters" in (sanity.prose_problem("Hm", 80) or "")
+    assert "small English words" in (textrules.prose_problem(salad, 80) or "")
+    assert "letters" in (textrules.prose_problem("{}[]<>|\\^~" * 30, 80) or "")
+    assert "only 2 characters" in (textrules.prose_problem("Hm", 80) or "")
+
+
+@pytest.mark.parametrize(
+    "text", ["« café »", "«café»", "IRMÃ", "Ñandú", "ÐÞ", "naïve – “quoted” …", "日本語と中文", "море"]
+)
+def test_signs_that_look_like_damage_and_are_none(text: str) -> None:
+    assert textrules.encoding_damage(text) is None
+
+
+def test_a_sick_stretch_in_a_long_text_is_found_where_it_is() -> None:
+    text = PROSE * 3 + "and then " * 100 + PROSE * 3
+    assert (textrules.degenerate_window(text) or "").startswith("from character ")
+    assert textrules.degenerate_window(PROSE) is None
+    assert textrules.degenerate_window("") is None
+
+
+@pytest.mark.parametrize(
+    ("period", "noise", "found"), [(1, 0, True), (57, 0, True), (150, 0, True), (57, 3, True), (57, 80, False)]
+)
+def test_a_loop_is_a_loop_with_a_few_slips(period: int, noise: int, found: bool) -> None:
+    signs = list((PROSE[:period] * 700)[:620])
+    for n in range(noise):
+        signs[20 + n * 7] = "#"
+    assert (textrules.tail_period("".join(signs)) is not None) is found
+
+
+@pytest.mark.parametrize(
+    "question", ["Write a Python program.", "Draw a table of rivers", "Fix this:\n```\nx\n```", "some code"]
+)
+def test_questions_for_code_are_known(question: str) -> None:
+    assert textrules.asks_for_code(question)
+
+
+@pytest.mark.parametrize(
+    "question", ["Reply with only the following code: A7", "Write about rivers.", "Tabletop games"]
+)
+def test_other_questions_are_none_for_code(question: str) -> None:
+    assert not textrules.asks_for_code(question)
+
+
+def test_code_needs_two_broken_rules_or_an_end_at_max_tokens() -> None:
+    ruled = "# " + "=" * 130 + "\n" + Path(textrules.__file__).read_text(encoding="utf-8")[:700]
+    program = {"model": "m", "messages": [{"role": "user", "content": "Write a Python program."}]}
+    prose = {"model": "m", "messages": [{"role": "user", "content": "Write about rivers."}]}
+
+    def broken(body: dict[str, object], text: str, finish: str = "stop") -> set[str]:
+        reply = Reply(streamed=False, content=text, finish_reason=finish)
+        return {breach.rule for breach in invariants.breaches(reply, body)} & {"O02"}
+
+    assert broken(program, ruled) == set()
+    assert broken(program, ruled, "length") == {"O02"}
+    assert broken(prose, ruled) == {"O02"}
+    assert broken(program, "x" * 900) == {"O02"}
