@@ -9,6 +9,7 @@ from gates.acceptance.calls import call_problem, no_calls_problem, shape_problem
 from gates.acceptance.check import B80, Check, Overall, needs
 from gates.acceptance.survey import Surveyed, failed, passed
 from gates.acceptance.tools import CITIES, CLOCK, RECORD, WEATHER, record_id
+from gates.callrules import not_an_object
 from gates.text import folded
 
 if TYPE_CHECKING:
