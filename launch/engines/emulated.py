@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from launch.engines import base, sglang
+from launch.engines import base, llamacpp, sglang
 from launch.engines.vllm import KV_POOL_LOG, METRICS
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ class Emulated(base.Engine):
         return base.flag_number(flags, 1, "--tp") if base.has_flag(flags, "--tp") else None
 
     def metrics_for(self, flags: Sequence[str]) -> base.MetricNames | None:
-        """The names of vLLM, or those of SGLang with ``--dialect sglang``."""
-        return sglang.METRICS if base.flag_value(flags, "--dialect") == "sglang" else METRICS
+        """The names of the engine whose dialect it speaks; behind smg that is SGLang."""
+        dialect = base.flag_value(flags, "--dialect")
+        if dialect == "llamacpp":
+            return llamacpp.LlamaCpp.metrics
+        return sglang.METRICS if dialect in ("sglang", "smg") else METRICS
 
     def arguments(self, topology: Topology) -> tuple[base.Line, ...]:
         """Served names and address."""

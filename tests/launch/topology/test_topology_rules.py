@@ -115,7 +115,8 @@ def test_every_engine_names_its_counters_in_its_own_dialect():
     assert engine("vllm").metrics_for([]).running == "vllm:num_requests_running"
     assert engine("sglang").metrics_for([]).waiting == "sglang:num_queue_reqs"
     assert engine("llamacpp").metrics_for([]).generation_tokens_total == "llamacpp:tokens_predicted_total"
-    assert engine("emulator").metrics_for(["--dialect", "sglang"]) == engine("sglang").metrics_for([])
+    for dialect, spoken in (("vllm", "vllm"), ("sglang", "sglang"), ("smg", "sglang"), ("llamacpp", "llamacpp")):
+        assert engine("emulator").metrics_for(["--dialect", dialect]) == engine(spoken).metrics_for([])
     assert all(one.metrics_for([]).progress for one in engines().values())
 
 
