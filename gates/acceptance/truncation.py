@@ -26,9 +26,9 @@ _KEPT_SHARE: Final = 0.75
 def cut_problem(answer: Answer, budget: int) -> str | None:
     """What is wrong with an answer that had `budget` tokens for an argument that needs many more."""
     reply = answer.reply
-    spoiled = next((b.sentence for b in answer.breaches if b.rule == "P11" or not b.by_model), None)
-    if answer.first_problem or spoiled:
-        return answer.first_problem or spoiled
+    told = _worst(answer)
+    if told is not None:
+        return told
     used = reply.usage.completion_tokens if reply.usage is not None else None
     finish = reply.finish_reason
     if used is not None and used >= budget and finish != "length" and not _complete(answer):
@@ -39,6 +39,14 @@ def cut_problem(answer: Answer, budget: int) -> str | None:
     if last is not None and finish == "length" and not begins_an_object(last.arguments):
         return f"the cut arguments are not the beginning of a JSON object: {last.arguments[-80:]!r}"
     return None
+
+
+def _worst(answer: Answer) -> str | None:
+    """The broken rule that says most: no answer at all, a wrong end, a leak, then whatever else is broken."""
+    said = {breach.rule: breach.sentence for breach in reversed(answer.breaches)}
+    first = next((said[rule] for rule in ("P08", "P03", "P06", "P11") if rule in said), None)
+    certain = next((breach.sentence for breach in answer.certain), None)
+    return first or answer.first_problem or certain
 
 
 def _complete(answer: Answer) -> bool:
