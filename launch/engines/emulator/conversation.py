@@ -10,15 +10,20 @@ from .schema import check_schema
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+# Agents send the same tools with every request: those whose schemas were found good are not checked again.
+_known_good: set[str] = set()
+_MOST_KNOWN = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool on offer."""
+    """A tool on offer. `listing` is the JSON with which a prompt presents it."""
 
     name: str
     description: str
     schema: dict[str, Any]
+    listing: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,13 @@ def _tool(value: Any, where: str) -> Tool:
     if not _TOOL_NAME.fullmatch(function["name"]):
         shown = function["name"][:80]
         raise BadRequest(f"{where}.function.name must be 1 to 64 letters, digits, _ . or -, not {shown!r}", where)
+    name, description = function["name"], str(function.get("description") or "")
     schema = function.get("parameters")
-    if schema is not None:
+    shown = {"name": name, "description": description, "parameters": schema or _ANY_OBJECT}
+    listing = json.dumps({"type": "function", "function": shown}, ensure_ascii=False)
+    if schema is not None and listing not in _known_good:
         check_schema(schema, f"{where}.function.parameters")
-    return Tool(function["name"], str(function.get("description") or ""), schema or {"type": "object"})
+        if len(_known_good) >= _MOST_KNOWN:
+            _known_good.clear()
+        _known_good.add(listing)
+    return Tool(name, description, schema or _ANY_OBJECT, listing)

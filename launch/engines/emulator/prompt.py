@@ -4,7 +4,6 @@ Prompt tokens are counted from the rendered segments, and the pseudo model knows
 that is left out is left out for both. Faults of the prompt take the list of a request and give another one.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -63,7 +62,7 @@ class Segment:
 
 def render(messages: Iterable[Message], tools: Sequence[Tool], *, no_thought: bool) -> tuple[Segment, ...]:
     """The segments of a conversation, ready for the answer; `no_thought` closes the thought before it begins."""
-    segments = [Segment("tools", "\n".join(map(_listed, tools)))] if tools else []
+    segments = [Segment("tools", "\n".join(tool.listing for tool in tools))] if tools else []
     for message in messages:
         segments.append(Segment("turn", message.role))
         if message.reasoning:
@@ -90,12 +89,7 @@ def messages_in(segments: Iterable[Segment]) -> tuple[Message, ...]:
 def tools_in(segments: Iterable[Segment], tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Those of the tools that the prompt speaks of."""
     listings = [segment.body for segment in segments if segment.kind == "tools"]
-    return tuple(tool for tool in tools if any(_listed(tool) in listing for listing in listings))
-
-
-def _listed(tool: Tool) -> str:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-    return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
+    return tuple(tool for tool in tools if any(tool.listing in listing for listing in listings))
 
 
 def _turns(segments: Iterable[Segment]) -> Iterator[list[Segment]]:

@@ -8,6 +8,9 @@ from .errors import BadRequest
 
 _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 _DEEPEST = 32
+_NAMED_MEMBERS = frozenset({"properties", "$defs", "definitions", "patternProperties"})
+_LISTED_MEMBERS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_SINGLE_MEMBERS = frozenset({"items", "additionalProperties", "not"})
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 # Repetition of something that ends with a repetition: (a+)+. Matching it may take for ever.
@@ -37,19 +40,17 @@ def _check(schema: Any, root: dict[str, Any], where: str, depth: int) -> None:
 
 def _members(schema: dict[str, Any], where: str) -> Iterator[tuple[str, Any]]:
     """Every schema inside this one, with its name."""
-    for key in ("properties", "$defs", "definitions", "patternProperties"):
-        members = schema.get(key, {})
-        if not isinstance(members, dict):
-            raise BadRequest(f"{where}.{key} must be an object", where)
-        yield from members.items()
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        listed = schema.get(key, [])
-        if not isinstance(listed, list) or (key in schema and not listed):
-            raise BadRequest(f"{where}.{key} must be a non-empty list", where)
-        yield from ((f"{key}[{number}]", member) for number, member in enumerate(listed))
-    for key in ("items", "additionalProperties", "not"):
-        if key in schema:
-            yield key, schema[key]
+    for key, value in schema.items():
+        if key in _NAMED_MEMBERS:
+            if not isinstance(value, dict):
+                raise BadRequest(f"{where}.{key} must be an object", where)
+            yield from value.items()
+        elif key in _LISTED_MEMBERS:
+            if not isinstance(value, list) or not value:
+                raise BadRequest(f"{where}.{key} must be a non-empty list", where)
+            yield from ((f"{key}[{number}]", member) for number, member in enumerate(value))
+        elif key in _SINGLE_MEMBERS:
+            yield key, value
 
 
 def _check_values(schema: dict[str, Any], where: str) -> None:

@@ -41,20 +41,17 @@ class Voice:
             group.append(self._next_piece)
             self._next_piece = next(self._pieces, None)
         self.produced_tokens += len(group)
-        self._note(group)
+        for piece in group:
+            self.reasoning_tokens += piece.kind == "reasoning"
+            self._called = self._called or piece.kind == "call"
+            if not self._asked.streamed:
+                self.written.add(piece)
         if self.produced_tokens >= self._asked.max_tokens:
             # Also when nothing is left to say: the token that ends an answer has no room any more.
             self._end("length")
         elif self._next_piece is None:
             self._end(self._wire.finish_of_calls() if self._called else "stop")
         return group
-
-    def _note(self, group: list[Piece]) -> None:
-        for piece in group:
-            self.reasoning_tokens += piece.kind == "reasoning"
-            self._called = self._called or piece.kind == "call"
-            if not self._asked.streamed:
-                self.written.add(piece)
 
     def _end(self, finish: str) -> None:
         self.finish = self.written.finish = finish

@@ -153,6 +153,12 @@ _CAPITAL = re.compile(r"capital (?:city )?of ((?:the )?\w+(?: [A-Z]\w+)?)", re.I
 _OPPOSITE = re.compile(r"opposite of\W+(?:the word\W+)?(\w+)", re.IGNORECASE)
 _BACKWARDS = re.compile(r"(?:spell|write|reverse)\b.*?[\"“'`]([^\"”'`]+)[\"”'`]", re.IGNORECASE)
 _SERIES = re.compile(r"(-?\d+(?:\s*,\s*-?\d+){2,})")
+# What a question has that one of the answers above could fit: a cheap look before a long one.
+_ASKS = re.compile(
+    r"[?=\u2026]|\b(?:what|which|who|how|name|compute|calculate|solve|evaluate|work out|complete|continue|finish"
+    r"|proverb|saying)\b",
+    re.IGNORECASE,
+)
 _LARGEST = re.compile(r"\b(largest|biggest|greatest|smallest|least|lowest|highest)\b", re.IGNORECASE)
 
 
@@ -178,7 +184,7 @@ def known_answer(text: str) -> str | None:
             return "dog" if "lazy" in text.lower() else "jumps over the lazy dog"
         if series := _SERIES.search(text):
             return _next_in([int(n) for n in series[1].split(",")])
-    if len(text) > 300:
+    if len(text) > 300 or not _ASKS.search(text):
         return None
     if _LARGEST.search(text) and (series := _SERIES.search(text)):
         return _extreme(text, [int(n) for n in series[1].split(",")])

@@ -25,6 +25,7 @@ _PATTERNS = {
     key: re.compile(rf"(?<!\w)(?:{names})(?!\w)" if names.isascii() else names, re.IGNORECASE)
     for key, names in _NAMES.items()
 }
+_ANY = re.compile("|".join(pattern.pattern for pattern in _PATTERNS.values()), re.IGNORECASE)
 _IN = re.compile(
     r"\b(?:in|into|auf|en|em|po|på|answer|write|reply|respond|only|language|use)\b(?:\s+\w+){0,2}\s*[:\"“]?\s*$",
     re.IGNORECASE,
@@ -45,6 +46,8 @@ def write_in_language(asked: Asked, rng: Random) -> Answer | None:
 
 def wanted_language(text: str) -> str | None:
     """The language in which a message wants its answer, as a key of the stock."""
+    if not _ANY.search(text):
+        return None
     for key, pattern in _PATTERNS.items():
         for match in pattern.finditer(text):
             if not match.group().isascii() or _IN.search(text[max(0, match.start() - 40) : match.start()]):

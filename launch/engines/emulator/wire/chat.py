@@ -3,7 +3,7 @@
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from json.encoder import encode_basestring as quoted
 from typing import Any, Protocol
@@ -90,20 +90,24 @@ class Chat(ABC):
     def _numbers(self, usage: Usage | None) -> str | None:
         return None if usage is None else json.dumps(self.usage(usage), separators=(",", ":"))
 
-    def _deltas(self, group: list[Piece], choice: int) -> Iterator[str]:
+    def _deltas(self, group: list[Piece], choice: int) -> Iterable[str]:
         del choice
-        for (kind, call), pieces in groupby(group, key=lambda piece: (piece.kind, piece.call)):
-            text = quoted("".join(piece.text for piece in pieces))
-            match kind:
-                case "content":
-                    yield self.delta(content=text)
-                case "reasoning":
-                    yield self.delta(reasoning=text)
-                case "call":
-                    self._call_ids.append(self.call_id())
-                    yield self.delta(calls=self.call_opening(call, quoted(self._call_ids[-1]), text))
-                case "arguments":
-                    yield self.delta(calls=self.call_arguments(call, text))
+        if len(group) == 1:  # the usual case, sixty times a second for every stream
+            return (self._delta(*group[0]),)
+        runs = groupby(group, key=lambda piece: (piece.kind, piece.call))
+        return [self._delta(kind, "".join(piece.text for piece in pieces), call) for (kind, call), pieces in runs]
+
+    def _delta(self, kind: str, text: str, call: int) -> str:
+        match kind:
+            case "content":
+                return self.delta(content=quoted(text))
+            case "reasoning":
+                return self.delta(reasoning=quoted(text))
+            case "call":
+                self._call_ids.append(self.call_id())
+                return self.delta(calls=self.call_opening(call, quoted(self._call_ids[-1]), quoted(text)))
+            case _:
+                return self.delta(calls=self.call_arguments(call, quoted(text)))
 
     # What dialects have in common more often than not.
 

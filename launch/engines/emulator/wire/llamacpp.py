@@ -37,7 +37,7 @@ class LlamacppChat(Chat):
                 yield from self._late(choice)
                 self._unopened[choice] = (piece.call, piece.text)
             else:
-                yield from super()._deltas([piece], choice)
+                yield self._delta(*piece)
 
     def _late(self, choice: int) -> Iterator[str]:
         """The first delta of a call that got no arguments."""
