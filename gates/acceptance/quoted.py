@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gates.acceptance.calls import shape_problem
 from gates.acceptance.check import Behaviour, Check, Deterministic, needs
 from gates.acceptance.tools import CLOCK, WEATHER
 from gates.acceptance.words import unanswered
@@ -59,9 +60,22 @@ def kept_problem(answer: Answer, verbatim: str | None) -> str | None:
 
 
 async def _phantom(asker: Asker, sample: Sample) -> str | None:
-    answer = await ask(asker, sample)
-    calls = answer.reply.calls
-    return f"a call of {calls[0].name!r} came, where markup was only spoken of" if calls else None
+    return phantom(await ask(asker, sample))
+
+
+def phantom(answer: Answer) -> str | None:
+    """A call that no model made: of no tool on offer, with impossible arguments, or beside the whole explanation.
+
+    A good call in place of an answer is a model's own mistake, and J26 counts it.
+    """
+    tools = answer.body.get("tools") or []
+    for call in answer.reply.calls:
+        problem = shape_problem(call, tools)
+        if problem is None and len(answer.reply.content) >= _SHORT_CHARS:
+            problem = f"{call.name} was called beside a whole answer"
+        if problem is not None:
+            return f"a call came where markup was only spoken of: {problem}"
+    return None
 
 
 CHECKS: Final = (
@@ -78,7 +92,7 @@ CHECKS: Final = (
         id="J26p",
         name="phantom calls",
         asks="The questions of J26.",
-        holds="no call",
+        holds="no call of a tool that is not there, with arguments that it does not take, or beside a whole answer",
         catches="parsers that make calls of quoted markup",
         rule=Deterministic(12),
         attempt=_phantom,

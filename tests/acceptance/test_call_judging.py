@@ -294,6 +294,21 @@ def test_quoted_markup(answer: Answer, verbatim: str | None, said: str | None) -
     assert problem is None if said is None else said in (problem or "")
 
 
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (replied(content="It marks a call."), False),
+        (replied(OSLO, body={"tools": [WEATHER]}), False),
+        (replied(OSLO, content="It marks a call. " * 20, body={"tools": [WEATHER]}), True),
+        (replied(OSLO), True),
+        (replied(call({}, "example"), body={"tools": [WEATHER]}), True),
+        (replied(call("..."), body={"tools": [WEATHER]}), True),
+    ],
+)
+def test_calls_made_of_quoted_markup(answer: Answer, seen: bool) -> None:
+    assert (quoted.phantom(answer) is not None) is seen
+
+
 def test_questions_about_markup_come_in_every_kind_with_and_without_tools() -> None:
     asked = [quoted.question(SAMPLE.asked(variant=number)) for number in range(12)]
     assert sum(verbatim is not None for _, verbatim in asked) == 4
