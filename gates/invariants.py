@@ -110,6 +110,8 @@ def _text_rules(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
     enough = 2 if reply.finish_reason != "length" and textrules.asks_for_code(_last_question(body)) else 1
     for where, text in (("content", reply.content), ("reasoning", reply.reasoning)):
         broken = list(textrules.degenerations(text)) if len(text) >= _FEWEST_CHARS else []
+        if reply.finish_reason == "length" and (counting := textrules.counts_on(text)):
+            broken.append(counting)
         if len(broken) >= enough:
             found.append(Breach("O02", f"{where}: {broken[0]}", by_model=True))
     texts = [("content", reply.content), ("reasoning", reply.reasoning)]

@@ -7,8 +7,10 @@ and at most four on code (comment rulers, embedded base64), where a single hit d
 from __future__ import annotations
 
 import re
+import unicodedata
 import zlib
 from collections import Counter
+from functools import lru_cache
 from itertools import pairwise
 from operator import eq
 from typing import TYPE_CHECKING, Final
@@ -24,6 +26,10 @@ MIN_STOP_WORDS: Final = 0.10
 _RUN: Final = re.compile(r"([^\s\-=_*#.~+|/\u2500-\u257f])\1{15,}|(.)\2{119,}", re.DOTALL)
 _BLANKS: Final = re.compile(r"\n{40,}|\s{200,}")
 _PLAIN: Final = ".,;:!?'\"()-%\u2013\u2014\u2018\u2019\u201c\u201d"
+_EAST_ASIAN: Final = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "HANGUL"), "East Asian")
+_SALAD_PAIRS: Final = 5
+_COUNTED: Final = 40
+_COUNTED_CHARS: Final = 600
 _WORDS: Final = re.compile(r"[a-z']+")
 _CODE: Final = re.compile(
     r"```|\b(?:source code|(?:some|the|this|write|in) code|python|rust|javascript|typescript|c\+\+|sql|html|yaml|xml|"
@@ -58,6 +64,8 @@ def degenerations(text: str) -> Iterator[str]:
     run = _RUN.search(text)
     if run:
         yield f"the character {run.group()[0]!r} {len(run.group())} times in a row"
+    if mixed := mixed_scripts(text):
+        yield mixed
     collapsed = " ".join(text.split())
     if len(collapsed) < 200:
         if loop := _short_loop(collapsed):
@@ -72,6 +80,44 @@ def degenerations(text: str) -> Iterator[str]:
     ratio = _compressed(collapsed) if len(collapsed) >= 400 else 1.0
     if ratio < 0.18:
         yield f"the text compresses to {ratio:.0%}: it says the same over and over"
+
+
+def mixed_scripts(text: str) -> str | None:
+    """Is this token salad? Words of different scripts side by side, five times over; Latin letters stand anywhere.
+
+    East Asian scripts count as one. A list of greetings in ten languages has a comma or a new line between them.
+    """
+    if text.isascii():
+        return None
+    pairs = [(a, b) for a, b in pairwise(map(_family, text.split(" "))) if a and b and a != b]
+    if len(pairs) < _SALAD_PAIRS:
+        return None
+    names = sorted({name.title() for pair in pairs for name in pair})
+    return f"words of {', '.join(names)} letters stand side by side, {len(pairs)} times"
+
+
+def _family(word: str) -> str | None:
+    """The script of a word of foreign letters that ends in one; None for any other."""
+    name = script(word[0]) if word and not word.isascii() and unicodedata.category(word[-1])[0] in "LM" else None
+    return None if name in (None, "LATIN") else _EAST_ASIAN.get(name, name)
+
+
+def counts_on(text: str) -> str | None:
+    """Does the end of `text` only count? Forty numbers, each one more than the last, and no word between them."""
+    tail = re.split(r"[^\W\d_]", text[-_COUNTED_CHARS:])[-1]
+    # The first and the last may be cut.
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", tail)][1:-1]
+    if len(numbers) < _COUNTED or any(b != a + 1 for a, b in pairwise(numbers)):
+        return None
+    return f"it only counts on, at last from {numbers[0]} to {numbers[-1]}"
+
+
+@lru_cache(maxsize=4096)
+def script(sign: str) -> str | None:
+    """The script of a letter, as the first word of its Unicode name; None for anything that is no letter."""
+    if not sign.isalpha():
+        return None
+    return unicodedata.name(sign, "UNKNOWN").partition(" ")[0].removesuffix("-")
 
 
 def degenerate_window(text: str) -> str | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from gates import textrules
 from gates.acceptance.check import Check, Relative
 from gates.acceptance.words import said, shown, unanswered
+from gates.textrules import script
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
@@ -93,14 +92,6 @@ def problem(text: str, language: Language) -> str | None:
         found = ", ".join(f"{name.title()} ({count})" for name, count in strays.items())
         return f"letters of other scripts stand in the {language.name}: {found}: {shown(text)}"
     return _words_problem(text, language)
-
-
-@lru_cache(maxsize=4096)
-def script(sign: str) -> str | None:
-    """The script of a letter, as the first word of its Unicode name; None for anything that is no letter."""
-    if not sign.isalpha():
-        return None
-    return unicodedata.name(sign, "UNKNOWN").partition(" ")[0].removesuffix("-")
 
 
 def _words_problem(text: str, language: Language) -> str | None:

@@ -121,3 +121,41 @@ def test_code_needs_two_broken_rules_or_an_end_at_max_tokens() -> None:
     assert broken(program, ruled, "length") == {"O02"}
     assert broken(prose, ruled) == {"O02"}
     assert broken(program, "x" * 900) == {"O02"}
+
+
+SALAD = (
+    "страница", "数据", "ので", "에서", "من", "zeichn", "การ", "_iter", "και", "ficient", "שד", "inqu", "है", "国立", "ования",
+    "unst", "的一", "した", "wend",
+)  # fmt: skip
+
+
+def test_token_salad_of_many_scripts_is_degenerate() -> None:
+    salad = " ".join(SALAD[n * n % len(SALAD)] for n in range(80))
+    assert "letters stand side by side" in (textrules.degeneration(salad) or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello in many languages: 你好, привет, مرحبا, γειά, שלום, नमस्ते, こんにちは, 안녕하세요, สวัสดี",
+        "- Russian: привет\n- Arabic: مرحبا\n- Greek: γειά\n- Hebrew: שלום\n- Hindi: नमस्ते\n- Thai: สวัสดี",
+        "東京 タワー は 高い です と 日本語 で 言う 한국어 中文 ひらがな カタカナ 漢字 한글",
+        "Слово «дом» по-английски house, по-гречески σπίτι.",
+    ],
+)
+def test_languages_in_a_list_are_no_salad(text: str) -> None:
+    assert textrules.mixed_scripts(text) is None
+
+
+def test_endless_counting_ends_at_max_tokens() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "What is new?"}]}
+    counting = "Well. " + "".join(f"{n}. " for n in range(1, 400))
+
+    def broken(text: str, finish: str) -> set[str]:
+        reply = Reply(streamed=False, content=text, finish_reason=finish)
+        return {breach.rule for breach in invariants.breaches(reply, body)} & {"O02"}
+
+    assert broken(counting, "length") == {"O02"}
+    assert broken(counting, "stop") == set(), "somebody may have asked to count to 399"
+    listed = "".join(f"{n}. {word}\n" for n, word in enumerate(PROSE.split(), 1))
+    assert broken(listed, "length") == set()
