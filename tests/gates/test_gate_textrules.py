@@ -124,8 +124,8 @@ def test_code_needs_two_broken_rules_or_an_end_at_max_tokens() -> None:
 
 
 SALAD = (
-    "страница", "数据", "ので", "에서", "من", "zeichn", "การ", "_iter", "και", "ficient", "שד", "inqu", "है", "国立", "ования",
-    "unst", "的一", "した", "wend",
+    "страница", "数据", "ので", "에서", "من", "zeichn", "การ", "_iter", "και", "ficient", "שד", "inqu", "है", "国立",
+    "ования", "unst", "的一", "した", "wend",
 )  # fmt: skip
 
 
