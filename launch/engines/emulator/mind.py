@@ -33,7 +33,7 @@ def answer(asked: Asked, settings: Settings, choice: int = 0) -> Answer:
     rng = Random(int.from_bytes(digest))  # noqa: S311 - must be repeatable, guards nothing
     said = _said(asked, rng)
     if settings.right:
-        said = mistaken(said, asked, settings.right, Random(f"{digest.hex()}/right"))  # noqa: S311 - as above
+        said = mistaken(said, asked, settings.right, settings.seed)
     if asked.thinking:
         said = replace(said, reasoning=_thoughts(asked, rng))
     return said

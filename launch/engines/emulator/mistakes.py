@@ -2,7 +2,8 @@
 
 `--right 0.95` or `--right calls=0.8`: with the rest of the probability the model calls with another value, another tool
 or none, calls where nothing was to be called, forgets a call of several, answers wrongly. What it writes stays valid
-against its schema. The draw depends on seed and prompt, so the same question is answered the same way twice.
+against its schema. The draw depends on the seed, the question and the results since: what the model does not know it
+does not know streamed or whole, cold or cached, behind whatever system prompt.
 """
 
 import json
@@ -52,9 +53,11 @@ def read_right(words: Iterable[str]) -> Mapping[str, float]:
     return MappingProxyType(table)
 
 
-def mistaken(answer: Answer, asked: Asked, right: Mapping[str, float], rng: Random) -> Answer:
+def mistaken(answer: Answer, asked: Asked, right: Mapping[str, float], seed: int) -> Answer:
     """The answer, or with the probability that is left a wrong one."""
     behaviour = behaviour_of(answer, asked)
+    question = (asked.user_text, *(result.text for result in asked.results))
+    rng = Random(f"{seed}/{behaviour}/{'/'.join(question)}")  # noqa: S311 - must be repeatable, guards nothing
     if rng.random() < right.get(behaviour, right.get("", 1.0)):
         return answer
     if answer.calls:

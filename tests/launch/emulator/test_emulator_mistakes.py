@@ -106,6 +106,11 @@ def test_the_same_question_is_answered_the_same_way_and_another_seed_otherwise()
         for seed in ("1", "1", "2")
     ]
     assert answers[0] == answers[1] != answers[2]
+    unsure = flags("--right", "0.5")
+    for number in range(40):
+        question = {"role": "user", "content": f"[ref AAA-{number}] What is 2+2?"}
+        alone, behind = ([question], [{"role": "system", "content": "Be kind."}, question])
+        assert say(alone, settings=unsure).content == say(behind, settings=unsure).content
 
 
 @pytest.mark.parametrize(
