@@ -17,6 +17,8 @@ THINKING: Final = (
     "[THINK]",
     "[/THINK]",
     "<|channel|>",
+    "<|channel>",
+    "<channel|>",
 )
 TOOLS: Final = (
     "<tool_call>",
@@ -38,6 +40,9 @@ TOOLS: Final = (
     "[AVAILABLE_TOOLS]",
     "[TOOL_RESULTS]",
     "<|python_tag|>",
+    "<|python_start|>",
+    "to=functions.",
+    "<|open|>call tool=",
     f"<{_BAR}tool{_GAP}call",
     f"<{_BAR}DSML{_BAR}",
     "<|tool_call",
@@ -74,6 +79,9 @@ CONTROL: Final = (
     "<|call|>",
     "<|return|>",
     "<|constrain|>",
+    "<|open|>",
+    "<|close|>",
+    "<|sep|>",
     f"<{_BAR}begin{_GAP}of{_GAP}sentence{_BAR}>",
     f"<{_BAR}end{_GAP}of{_GAP}sentence{_BAR}>",
     f"<{_BAR}Assistant{_BAR}>",

@@ -49,7 +49,21 @@ def one_call_problem(
 
 def no_calls_problem(answer: Answer) -> str | None:
     """What is wrong with an answer that should hold calls, before anybody looks at them; None when there are some."""
-    return answer.first_problem or (None if answer.reply.calls else no_call_reason(answer.reply))
+    if answer.first_problem or answer.reply.calls:
+        return answer.first_problem
+    spelled = _spelled_call(answer)
+    if spelled is not None:
+        return f"no call: the content spells one of {spelled}; is a tool-call parser set?"
+    return no_call_reason(answer.reply)
+
+
+def _spelled_call(answer: Answer) -> str | None:
+    """The tool whose call is left in the content by a format without markers: bare JSON, or Python."""
+    content = answer.reply.content.strip()
+    if not content.startswith(("{", "[")):
+        return None
+    names = (named(tool) for tool in answer.body.get("tools") or ())
+    return next((name for name in names if f'"{name}"' in content or f"{name}(" in content), None)
 
 
 def call_problem(
