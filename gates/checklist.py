@@ -29,9 +29,12 @@ what must hold, and the public bugs behind it. What the rules mean is in [gate-s
   production, reads a metrics page or a file where there is none."""
 _RULES: Final = """## Rules for every answer
 
-They hold for every answer of `smoke`, `acceptance` and `own-set`, whatever was asked. **I**: one breach fails, unless
-it is one that a model can commit by itself (arguments where nothing was forced, say). **I\\***: a model can commit every
-breach of it. What a model can commit is asked again ten times, and one more breach fails.
+They hold for every answer of `smoke`, `acceptance` and `own-set`, whatever was asked.
+
+- **I**: one breach fails, unless it is one that a model can commit by itself (arguments where nothing was forced, say).
+- **I\\***: a model can commit every breach of it.
+
+What a model can commit is asked again ten times, and one more breach fails.
 
 | id | must hold | |
 |---|---|---|"""
