@@ -19,6 +19,7 @@ from .conversation import Tool
 from .reading import read
 from .request import Asked
 from .skills.calling import calls_of
+from .skills.markup import TAG
 from .tokens import split_tokens
 
 BEHAVIOURS: Mapping[str, str] = MappingProxyType(
@@ -27,12 +28,15 @@ BEHAVIOURS: Mapping[str, str] = MappingProxyType(
         "copies": "text copied into an argument",
         "parallel": "several calls in one answer",
         "no-call": "an answer in words although there are tools",
+        "agent": "the same behind the long system prompt of an agent",
+        "quoted": "an answer about markup that the question quotes, although there are tools",
         "results": "answers after tool results",
         "structured": "JSON by response_format",
         "answers": "everything else",
     }
 )
 
+_AGENT_CHARS = 2000
 # Keywords whose meaning is left to those who fill schemas.
 _FREE = frozenset({"const", "pattern", "format", "$ref", "anyOf", "oneOf", "allOf", "uniqueItems"})
 
@@ -62,7 +66,7 @@ def mistaken(answer: Answer, asked: Asked, right: Mapping[str, float], seed: int
         return answer
     if answer.calls:
         return _wrong_calls(answer, asked, rng)
-    if behaviour == "no-call" and asked.choice.mode == "auto":
+    if behaviour in ("no-call", "agent", "quoted") and asked.choice.mode == "auto":
         tool = rng.choice(asked.tools)
         return Answer(calls=(_call(tool, asked),))
     if behaviour == "structured":
@@ -80,7 +84,12 @@ def behaviour_of(answer: Answer, asked: Asked) -> str:
         return "results"
     if asked.answer_schema is not None:
         return "structured"
-    return "no-call" if asked.tools else "answers"
+    if not asked.tools:
+        return "answers"
+    if TAG.search(asked.user_text):
+        return "quoted"
+    instructed = sum(len(message.text) for message in asked.messages if message.role in ("system", "developer"))
+    return "agent" if instructed >= _AGENT_CHARS else "no-call"
 
 
 def _wrong_calls(answer: Answer, asked: Asked, rng: Random) -> Answer:

@@ -35,13 +35,21 @@ def asked(behaviour: str, number: int) -> dict[str, Any]:
         "copies": {"text": ref + 'Call save_file with path "a" and text as here:\n<<<\nx y z\n>>>', "tools": ALL},
         "parallel": {"text": ref + "Weather in Oslo, Lima and Kyiv?", "tools": ALL},
         "no-call": {"text": ref + "What is the capital of France?", "tools": ALL},
+        "agent": {
+            "text": [
+                {"role": "system", "content": "You are an agent. " * 200},
+                user(ref + "What is the capital of France?"),
+            ],
+            "tools": ALL,
+        },
+        "quoted": {"text": ref + "Explain what `<tool_call>` means.", "tools": ALL},
         "results": {"text": history, "tools": ALL},
         "structured": {"text": ref + f"Return {told}.", "response_format": SHAPE},
         "answers": {"text": ref + "What is the capital of France?"},
     }[behaviour]
 
 
-BEHAVIOURS = ("calls", "copies", "parallel", "no-call", "results", "structured", "answers")
+BEHAVIOURS = ("calls", "copies", "parallel", "no-call", "agent", "quoted", "results", "structured", "answers")
 
 
 def shares(behaviour: str, *words: str, tries: int = 150) -> float:

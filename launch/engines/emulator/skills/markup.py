@@ -9,7 +9,7 @@ from ..request import Asked
 from ..tokens import split_tokens
 from .facts import known_answer
 
-_TAG = re.compile(r"</?[\w|\uff5c:\u2581=-]+>?|\[/?[A-Z_]{3,}\]|<\|[^|>]+\|>")
+TAG = re.compile(r"</?[\w|\uff5c:\u2581=-]+>?|\[/?[A-Z_]{3,}\]|<\|[^|>]+\|>")
 _EXPLAIN = re.compile(
     r"\b(?:explain|what|meaning|means?|describe|why|how|stands? for|used for|purpose|tell me)\b", re.IGNORECASE
 )
@@ -40,7 +40,7 @@ def explain_markup(asked: Asked, rng: Random) -> Answer | None:
         beginning = begin["ticks"] or begin["json"] or begin["quoted"]
         rest = _JSON_IS if beginning[0] in "{[" else f" {_PARAGRAPH}"
         return Answer(content=split_tokens(beginning + rest))
-    if _TAG.search(question.focus) and _EXPLAIN.search(question.focus):
+    if TAG.search(question.focus) and _EXPLAIN.search(question.focus):
         known = known_answer(question.focus)
         return Answer(content=split_tokens(_PARAGRAPH + (f" And the answer to the rest is {known}." if known else "")))
     return None
