@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from gates import callrules, markers
-from gates.acceptance.check import B90, Check, Sample, Tier, needs
+from gates.acceptance.check import B80, B90, Check, Sample, Tier, needs
 from gates.acceptance.tools import CITIES, CLOCK, WEATHER, Tool, named, schema_of
 from gates.callrules import not_an_object
 from gates.text import folded
@@ -145,6 +145,13 @@ async def single(asker: Asker, sample: Sample) -> str | None:
     return one_call_problem(answer, [WEATHER], "get_weather", {"city": city})
 
 
+async def _foreign(asker: Asker, sample: Sample) -> str | None:
+    city = sample.rng().choice(CITIES)
+    asked = _FOREIGN_WORDINGS[sample.variant % len(_FOREIGN_WORDINGS)]
+    answer = await asker.chat(sample, asked.format(city=city), tools=[WEATHER])
+    return one_call_problem(answer, [WEATHER], "get_weather", {"city": city})
+
+
 async def clock(asker: Asker, sample: Sample) -> str | None:
     """J02: the time of the server, for which the tool takes nothing."""
     answer = await asker.chat(sample, _CLOCK_WORDINGS[sample.variant % len(_CLOCK_WORDINGS)], tools=[CLOCK])
@@ -158,33 +165,50 @@ async def clock(asker: Asker, sample: Sample) -> str | None:
 _SHOWN: Final = 160
 _WEATHER_WORDINGS: Final = (
     "What is the weather in {city} right now? Use the tool, unit c.",
-    "Is it raining in {city} at the moment? Check the weather with the tool.",
-    "I am in {city}. How warm is it in {city}? Get the weather with the tool.",
-    'Wie ist das Wetter in "{city}" gerade? Nutze das Werkzeug get_weather.',
-    'Quel temps fait-il à "{city}" ? Utilise get_weather.',
-    "Call get_weather for {city}, unit f.",
+    "What is the current weather in {city}? Use the tool.",
+    "What's the weather like in {city} right now? Use the tool, unit f.",
+    "Please look up the weather in {city}. Use the tool, unit c.",
+    "Call get_weather for the city {city}.",
+)
+_FOREIGN_WORDINGS: Final = (
+    "Wie ist das Wetter in {city} gerade? Nutze das Werkzeug get_weather.",
+    "Quel temps fait-il à {city} en ce moment ? Utilise l'outil get_weather.",
+    "¿Qué tiempo hace en {city} ahora? Usa la herramienta get_weather.",
+    "Jaka jest teraz pogoda w mieście {city}? Użyj narzędzia get_weather.",
+    "「{city}」の今の天気は？get_weather を使ってください。",  # noqa: RUF001 - Japanese
+    '"{city}" şehrinde şu an hava nasıl? get_weather aracını kullan.',  # noqa: RUF001 - Turkish
 )
 _CLOCK_WORDINGS: Final = (
-    "What is the server's time now? Use the tool.",
-    "Get the server time with the tool.",
-    "Please call get_server_time.",
-    "Which time does the server's clock show? Call the tool for it.",
-    "I need the current time of the server. Use get_server_time.",
-    "Check the server time for me with the tool, please.",
-    "Wie spät ist es auf dem Server? Nutze das Werkzeug get_server_time.",
-    "Look up the time on the server with get_server_time and tell me.",
+    "What time is it on the server? Use the tool.",
+    "What is the server time? Use the tool.",
+    "What time is it right now? Use the tool.",
+    "Call get_server_time.",
+    "Tell me the current time. Use the tool.",
+    "What is the time? Use the tool.",
+    "Tell me the current server time. Use the tool.",
+    "What time is it? Use the tool.",
 )
 
 CHECKS: Final = (
     Check(
         id="J01",
         name="single call",
-        asks="The weather of a city, another one in every try, in three languages, with one tool on offer.",
+        asks="The weather of a city, another one in every try, with one tool on offer.",
         holds="exactly one call of that tool, the city as asked, finish_reason tool_calls",
         catches="a missing or wrong tool-call parser, calls lost or cut, a model that cannot call",
         rule=B90,
         attempt=single,
         tier=Tier.SMOKE,
+        needs=needs(tools=True),
+    ),
+    Check(
+        id="J01l",
+        name="single call in other languages",
+        asks="The weather of a city in German, French, Spanish, Polish, Japanese and Turkish.",
+        holds="exactly one call of the tool, the city as asked, finish_reason tool_calls",
+        catches="templates and parsers that were only ever tried in English",
+        rule=B80,
+        attempt=_foreign,
         needs=needs(tools=True),
     ),
     Check(

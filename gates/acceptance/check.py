@@ -26,6 +26,10 @@ SMOKE_REJECTS: Final = 3
 """In the smoke tier a behaviour is tried five times; three failures stop the run, and nothing is accepted by it."""
 
 
+EXPOSED: Final = 30
+"""Variants, each streamed and whole, after which a fault that hits one answer in twenty has been seen (95 %)."""
+
+
 class Tier(StrEnum):
     SMOKE = "smoke"
     STANDARD = "standard"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gates import markers
 from gates.acceptance.asker import result, user
 from gates.acceptance.calls import no_calls_problem, shape_problem
-from gates.acceptance.check import Behaviour, Check, Deterministic, Relative, Skip, needs
+from gates.acceptance.check import EXPOSED, Behaviour, Check, Deterministic, Relative, Skip, needs
 from gates.acceptance.parallel import several_cities
 from gates.acceptance.questions import CHIT_CHAT, GENERAL, tempting
 from gates.acceptance.tools import CITIES, CLOCK, RECORD, WEATHER, named, temperature
@@ -189,7 +189,7 @@ CHECKS: Final = (
         asks="Questions that beg for a tool, with `tool_choice: none`.",
         holds="no call, no text of a call in the content, no finish_reason tool_calls",
         catches="`none` that is ignored, tool text that nobody parses",
-        rule=Deterministic(12),
+        rule=Deterministic(EXPOSED),
         attempt=_none,
         needs=needs(tools=True),
     ),
@@ -209,18 +209,18 @@ CHECKS: Final = (
         asks="The weather of several cities, with `parallel_tool_calls: false`.",
         holds="one call at most (SGLang, which may leave it out: shown as skipped)",
         catches="`parallel_tool_calls` that is ignored",
-        rule=Deterministic(12),
+        rule=Deterministic(EXPOSED),
         attempt=_one_at_most,
         needs=needs(tools=True, parallel_calls=True),
     ),
     Check(
         id="J15",
         name="no call is needed",
-        asks=f"{len(GENERAL)} general questions, twice each, with tools on offer that do not help.",
+        asks=f"{len(GENERAL)} general questions, three times each, with tools on offer that do not help.",
         holds="no call, and an answer in words",
         catches="models that call whatever is there, which templates and quantisation bring about",
-        # Fewer than 55 of 64: .4 % of models that are right in 95 %, nine in ten of those that are right in 80 %.
-        rule=Relative(64, margin=0.15, floor=0.86),
+        # Fewer than 85 of 96: so do .3 % of models that are right in 95 %, and 98 % of those that are right in 80 %.
+        rule=Relative(3 * len(GENERAL), margin=0.15, floor=0.88),
         attempt=_needless,
         needs=needs(tools=True),
     ),

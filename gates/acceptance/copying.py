@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gates import textrules
 from gates.acceptance.calls import one_call_problem, same
-from gates.acceptance.check import B80, B90, Behaviour, Check, Deterministic, Relative, Report, Skip, needs
+from gates.acceptance.check import B80, B90, EXPOSED, Behaviour, Check, Deterministic, Relative, Report, Skip, needs
 from gates.acceptance.filler import context_tokens, filler
 from gates.acceptance.tools import CITIES, SAVE, tool
 from gates.callrules import not_an_object
@@ -71,7 +71,8 @@ KINDS: Final = (
 )
 
 
-async def _types(asker: Asker, sample: Sample) -> str | None:
+async def types(asker: Asker, sample: Sample) -> str | None:
+    """J03: three values of different kinds."""
     rng = sample.rng()
     chosen = [KINDS[(3 * sample.variant + i) % len(KINDS)] for i in range(3)]
     asked = {kind.name: kind.value(rng) for kind in chosen}
@@ -251,7 +252,7 @@ CHECKS: Final = (
         holds="every value arrives with its declared type and unchanged",
         catches="parsers that turn numbers into texts and texts into numbers, or lose the last digit",
         rule=B90,
-        attempt=_types,
+        attempt=types,
         needs=_TOOLS,
     ),
     Check(
@@ -267,10 +268,10 @@ CHECKS: Final = (
     Check(
         id="J04e",
         name="encoding of copies",
-        asks="The texts of J04, once streamed and once whole.",
+        asks="Texts as in J04.",
         holds="no escapes as text, no mojibake, no replacement character; a wrong copy alone does not count",
         catches="arguments that are escaped twice or decoded as something else",
-        rule=Deterministic(len(ALPHABETS)),
+        rule=Deterministic(EXPOSED),
         attempt=_encoding,
         needs=_TOOLS,
     ),

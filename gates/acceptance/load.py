@@ -60,7 +60,7 @@ CHECKS: Final = (
     Check(
         id="J24",
         name="calls under load",
-        asks=f"Single calls, calls without arguments and several calls, at concurrency {', '.join(map(str, LEVELS))}.",
+        asks=f"Calls of every kind, several at once, at concurrency {', '.join(map(str, LEVELS))}.",
         holds="no more failures than alone, and no call id twice",
         catches="calls that lose their arguments or the state of another request when many run at once",
         rule=Overall(f"Fisher's exact test against the answers given alone, one-sided, p < {ALPHA:g} in all"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gates.acceptance.calls import clock, single
 from gates.acceptance.check import Sample
+from gates.acceptance.copying import types
 from gates.acceptance.parallel import different
 from gates.acceptance.structured import one_object
 from gates.acceptance.tries import Try
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 SEQUENTIAL: Final = 1
 FEWEST: Final = 48
 """Questions at a level at least: so many right ones, alone, tell a share of 10 % wrong ones under load from chance."""
-CALLS: Final = ("call", "clock", "parallel")
+CALLS: Final = ("call", "clock", "types", "parallel")
 """The kinds that call tools."""
 _SUBJECTS: Final = ("rivers", "bridges", "bread", "lighthouses", "maps", "paper", "clocks", "gardens")
 _LENGTHS_WORDS: Final = (40, 120, 300, 600)
@@ -70,7 +71,7 @@ def questions(capability: Capability) -> Mapping[str, Attempt]:
     """The kinds that can be asked here."""
     kinds: dict[str, Attempt] = {"copy": _copy, "sum": _sum, "prose": _prose}
     if capability.tools:
-        kinds |= {"call": single, "clock": clock}
+        kinds |= {"call": single, "clock": clock, "types": types}
         if capability.parallel_calls:
             kinds["parallel"] = different
     if capability.json_schema:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jsonschema
 
 from gates.acceptance.calls import no_calls_problem, shape_problem
-from gates.acceptance.check import Check, Deterministic, needs
+from gates.acceptance.check import EXPOSED, Check, Deterministic, needs
 from gates.acceptance.tools import CITIES, named, tool
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ CHECKS: Final = (
         asks="JSON by schema: plain, nested, enum, list, other alphabets; against the question's wish; any object.",
         holds="the content is JSON of that schema and nothing else, no run of 100 blanks, finish_reason stop",
         catches="a grammar that is silently left out, JSON that ends up in the reasoning, endless blanks",
-        rule=Deterministic(14),
+        rule=Deterministic(EXPOSED),
         attempt=_structured,
         needs=needs(json_schema=True),
     ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 from gates.acceptance.calls import one_call_problem
 from gates.acceptance.check import B80, B90, Check, needs
@@ -66,7 +67,9 @@ def tool_list(rng: Random, target: str, count: int) -> list[Tool]:
 
 def _simple(name: str, rng: Random) -> Tool:
     noun = name.replace("-", "_").rpartition("_")[2]
-    return tool(name, rng.choice(_DESCRIPTIONS).format(noun=noun), {"value": {"type": "string"}})
+    return tool(
+        name, rng.choice(_DESCRIPTIONS).format(noun=noun), {"value": {"type": "string"}, "count": {"type": "integer"}}
+    )
 
 
 def _target(rng: Random, variant: int) -> str:
@@ -88,11 +91,18 @@ async def _list(asker: Asker, sample: Sample) -> str | None:
     context = asker.capability.max_context_tokens
     fitting = [n for n in COUNTS if context is None or n * _TOKENS_PER_TOOL < context // 2]
     tools = tool_list(rng, target, (fitting or COUNTS[:1])[sample.variant % max(1, len(fitting))])
-    key, value = ("cmd" if target.startswith("run") else "value"), f"item-{rng.randrange(100, 1000)}"
-    also = ' and cwd "/srv"' if target == "run_in_terminal" else ""
-    answer = await asker.chat(sample, f'Use the tool {target} with {key} "{value}"{also}.', tools=tools)
-    problem = one_call_problem(answer, tools, target, {key: value}, exact=True)
+    asked = _arguments(rng, target)
+    written = " and ".join(f"{key} {json.dumps(value)}" for key, value in asked.items())
+    answer = await asker.chat(sample, f"Use the tool {target} with {written}.", tools=tools)
+    problem = one_call_problem(answer, tools, target, asked, exact=True)
     return f"{problem} ({len(tools)} tools on offer)" if problem else None
+
+
+def _arguments(rng: Random, target: str) -> dict[str, Any]:
+    value = f"item-{rng.randrange(100, 1000)}"
+    if target.startswith("run"):
+        return {"cmd": value} | ({"cwd": "/srv"} if target == "run_in_terminal" else {})
+    return {"value": value, "count": rng.randrange(2, 100)}
 
 
 async def _text_and_call(asker: Asker, sample: Sample) -> str | None:
@@ -123,7 +133,7 @@ CHECKS: Final = (
         id="J17",
         name="lists of tools",
         asks=f"One of {', '.join(map(str, COUNTS))} tools by name, first, last or between; run and run_in_terminal.",
-        holds="one call with the name in full and the value as given",
+        holds="one call with the name in full and the values as given",
         catches="names that are cut where a shorter one fits, calls lost to a long list or an odd description",
         rule=B90,
         attempt=_list,
