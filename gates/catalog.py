@@ -45,27 +45,6 @@ _ALL: Final = (
         settings_class="HealthSettings",
     ),
     Gate(
-        name="sanity",
-        summary="what comes out is language and follows a simple order",
-        catches=(
-            "Fast garbage: a wrong shard, a broken kernel or a bad quantisation that still produces tokens. Loops, "
-            "runs of one character, token salad, damaged encoding, prompts that never reach the model."
-        ),
-        module="gates.sanity",
-        settings_class="SanitySettings",
-    ),
-    Gate(
-        name="toolcalls",
-        summary="tool calls are right on the wire, and a tool's result comes back in the answer",
-        catches=(
-            "A missing or wrong tool-call parser, arguments that are no JSON or break their schema, calls lost or "
-            "doubled in a stream, results that the chat template drops, thinking that leaks into content or "
-            "arguments, template markers in what users read, finish reasons that do not fit."
-        ),
-        module="gates.toolcalls",
-        settings_class="ToolcallSettings",
-    ),
-    Gate(
         name="smoke",
         summary="the acceptance checks in their smallest tier: about ninety requests, ends at the first block",
         catches="What is plainly broken, within a minute and before anything else touches the candidate.",

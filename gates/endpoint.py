@@ -130,15 +130,7 @@ def _converse(connection: socket.socket, wire: bytes, recorder: Recorder, deadli
             else:
                 recorder.end_of_stream()
     except TimeoutError:
-        recorder.failure = Failure("timeout", _where_it_stood(recorder, timeout_s))
+        recorder.failure = Failure("timeout", recorder.where_it_stood(timeout_s))
     except (OSError, ValueError) as error:
         recorder.failure = Failure("http", f"the connection broke: {reason(error)}")
     return sent_at_s
-
-
-def _where_it_stood(recorder: Recorder, timeout_s: float) -> str:
-    if recorder.status is None:
-        return f"connected, the request was sent, and no answer came within {timeout_s:g} s"
-    if not recorder.size_bytes:
-        return f"HTTP {recorder.status} and its headers came, but no byte of content within {timeout_s:g} s"
-    return f"the answer had not ended after {timeout_s:g} s ({recorder.size_bytes} bytes had come)"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from gates.endpoint import Endpoint
+    from gates.wire import Target
 
 Result = TypeVar("Result")
 _PATH: Final = "/v1/chat/completions"
@@ -68,8 +69,7 @@ class _Connection(asyncio.Protocol):
             async with asyncio.timeout(max(0.001, deadline_s - sent_at_s)):
                 await done
         except TimeoutError:
-            came = f"{recorder.size_bytes} bytes had come" if recorder.size_bytes else "nothing had come"
-            recorder.failure = Failure("timeout", f"the answer had not ended at the deadline ({came})")
+            recorder.failure = Failure("timeout", recorder.where_it_stood(time.monotonic() - sent_at_s))
         ended_at_s = time.monotonic()
         if recorder.failure is not None or not recorder.keep_alive:
             self.transport.abort()
@@ -204,10 +204,20 @@ class LoadClient:
                     fresh.append(made)
                     self._connections.append(made)
         except TimeoutError:
-            return Failure("port", f"nobody accepted a connection on {target.authority} before the deadline")
-        except OSError as error:
-            return Failure("port", f"no connection to {target.authority}: {reason(error)}")
+            return Failure("port", _no_connection(target, None))
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            return Failure("port", _no_connection(target, error))
         return fresh
+
+
+def _no_connection(target: Target, error: Exception | None) -> str:
+    """`error` is None where time ran out: over TLS mostly a server that takes the handshake for a request."""
+    if target.scheme == "http":
+        late = f"nobody accepted a connection on {target.authority} before the deadline"
+        return late if error is None else f"no connection to {target.authority}: {reason(error)}"
+    what = "the handshake did not end before the deadline" if error is None else reason(error)
+    refused = isinstance(error, ConnectionRefusedError | ssl.SSLCertVerificationError)
+    return f"no TLS connection to {target.authority}: {what}" + ("" if refused else "; does it speak plain http?")
 
 
 def _unsent(payload: bytes, failure: Failure, method: str = "POST", path: str = _PATH) -> Exchange:

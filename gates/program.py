@@ -54,8 +54,9 @@ def _run(trial: Trial, stderr: IO[str]) -> Verdict:
         trial.check("access", VerdictKind.ERROR, str(error))
     except WrongModelError as error:
         trial.check("P17", VerdictKind.FAIL, str(error))
-    except DeadlineError:
+    except DeadlineError as error:
         sentence = f"the deadline of {trial.request.deadline_s:g} s passed before everything was looked at"
+        sentence += f": {error}" if str(error) else ""
         trial.check("deadline", VerdictKind.INCONCLUSIVE, sentence)
     except Exception as error:  # noqa: BLE001 - a broken judge is a verdict too; what broke goes to stderr
         traceback.print_exc(file=stderr)

@@ -33,7 +33,7 @@ _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
 class DeadlineError(Exception):
-    """The gate's own time is up. It still gives a verdict on what it saw."""
+    """The gate's own time is up. It still gives a verdict on what it saw; the text, if any, says what it waited for."""
 
 
 class WrongModelError(Exception):
@@ -202,7 +202,8 @@ class Trial:
         """Raises for an answer after which nothing more can be asked: no key, no such model, no time."""
         if exchange.status in (401, 403):
             raise CannotJudgeError(needs_key(exchange.status, self.request.api_key_env, self.endpoint.api_key))
-        hint = refusal_hint(exchange, self.endpoint, self.request.model, timeout_s=10.0)
+        patience_s = min(10.0, max(0.1, self.remaining_s()))
+        hint = refusal_hint(exchange, self.endpoint, self.request.model, timeout_s=patience_s)
         if hint is not None:
             raise WrongModelError(hint)
         if exchange.failure is not None and exchange.failure.layer == "timeout" and self.remaining_s() <= 0:

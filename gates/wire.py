@@ -167,6 +167,14 @@ class Recorder:
         else:
             self.failure = Failure("http", f"the connection broke off after {self.size_bytes} bytes of the answer")
 
+    def where_it_stood(self, waited_s: float) -> str:
+        """How far the answer had got when nobody waited any longer."""
+        if self.status is None:
+            return f"connected, the request was sent, and no answer came within {waited_s:.3g} s"
+        if not self.size_bytes:
+            return f"HTTP {self.status} and its headers came, but no byte of content within {waited_s:.3g} s"
+        return f"the answer had not ended after {waited_s:.3g} s ({self.size_bytes} bytes had come)"
+
     def exchange(self, method: str, path: str, body: bytes, sent_at_s: float, ended_at_s: float) -> Exchange:
         headers = tuple(self.headers)
         pieces = tuple(self.pieces)
@@ -181,7 +189,8 @@ class Recorder:
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > _MAX_HEADER_BYTES:
-            raise ValueError("headers of more than 256 KiB")
+            self.failure = Failure("http", "the headers of the answer are larger than 256 KiB")
+            raise ValueError
         self.headers.append((name.decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:

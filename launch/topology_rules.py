@@ -23,15 +23,22 @@ _GPU_NAME = re.compile(r"\d{1,3}|(GPU|MIG)-[0-9A-Za-z/-]+")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?")
 
 CAPABILITIES: Mapping[str, type | tuple[str, ...]] = {
-    "thinking": ("none", "always", "switch"),
     "tools": bool,
+    "thinking": ("none", "always", "switch"),
+    "thinking_switch": ("enable_thinking", "thinking", "thinking_mode", "reasoning_effort"),
+    "interleaved_reasoning": bool,
+    "required": bool,
+    "named": bool,
     "parallel_calls": bool,
-    "named_calls": bool,
-    "required_calls": bool,
     "json_schema": bool,
     "keeps_reasoning": bool,
-    "reasoning_field": str,
+    "reasoning_field": ("reasoning", "reasoning_content"),
+    "finish_named": ("stop", "tool_calls", "any"),
+    "finish_required": ("stop", "tool_calls", "any"),
+    "malformed_history": ("refused", "coerced"),
+    "foreign_ids": ("accepted", "refused"),
     "max_context_tokens": int,
+    "prefix_caching": bool,
 }
 """What a topology may say that its server can do; gates judge what is said, and nothing that is not."""
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gates import invariants
-from gates.acceptance.check import NONCE, Sample
+from gates.acceptance.check import NONCE, Sample, Skip
 from gates.load_client import LoadClient
-from gates.reply import read_reply
+from gates.reply import error_text, read_reply
 from gates.toolwire import Breach
 from gates.trial import MAX_RETRIES, RETRY_PAUSE_S, Answer, DeadlineError, Trial, worth_a_retry
 from gates.wire import encode_body
@@ -64,6 +64,7 @@ class Asker:
     requests: int = 0
     _nonces: set[str] = field(default_factory=set)
     _silent: int = 0
+    _last_failure: str = "no request had been sent"
 
     def __post_init__(self) -> None:
         self.client = LoadClient(self.trial.endpoint, MAX_ANSWER_BYTES)
@@ -134,6 +135,7 @@ class Asker:
         payload = encode_body(body)
         exchange = await self._exchange(payload)
         await asyncio.to_thread(self.trial.guard, exchange) if exchange.status in _GUARDED else None
+        self._check_fits(exchange, body, payload)
         reply = read_reply(exchange, streamed=bool(body.get("stream")))
         text = f"{reply.content}\n{reply.reasoning}\n" + "\n".join(call.arguments for call in reply.calls)
         breaches = (*invariants.breaches(reply, body, self.capability), *self._foreign(text, payload))
@@ -157,9 +159,11 @@ class Asker:
         """Any request, its answer unjudged: nothing about it counts towards the invariants."""
         data = payload if isinstance(payload, bytes) else b"" if payload is None else encode_body(payload)
         self.requests += 1
-        return await self.client.one(
+        exchange = await self.client.one(
             data, deadline_s=self._until_s(timeout_s), method=method, path=path, abort_when=abort_when
         )
+        self._check_time(exchange)
+        return exchange
 
     async def liveness(self, sample: Sample) -> str | None:
         """A small question that any living engine answers within ten seconds; what is wrong, or None."""
@@ -190,21 +194,42 @@ class Asker:
     def _until_s(self, timeout_s: float | None = None) -> float:
         remaining_s = self.trial.remaining_s()
         if remaining_s <= 0:
-            raise DeadlineError
+            raise self._too_late()
         return time.monotonic() + min(timeout_s or self.limits.timeout_s, remaining_s)
 
     async def _exchange(self, payload: bytes) -> Exchange:
         for attempt in range(MAX_RETRIES + 1):
             self.requests += 1
             exchange = await self.client.one(payload, deadline_s=self._until_s())
-            if attempt == MAX_RETRIES or not worth_a_retry(exchange):
+            if exchange.failure is not None:
+                self._last_failure = exchange.failure.sentence
+            no_time = self.trial.remaining_s() < RETRY_PAUSE_S * 2
+            if attempt == MAX_RETRIES or not worth_a_retry(exchange) or no_time:
                 break
             self.trial.retries += 1
             await asyncio.sleep(RETRY_PAUSE_S)
-        if exchange.failure is not None and exchange.failure.layer == "timeout" and self.trial.remaining_s() <= 0:
-            # The gate's own end cut the wait short: this says nothing about the engine.
-            raise DeadlineError
+        self._check_time(exchange)
         return exchange
+
+    def _check_time(self, exchange: Exchange) -> None:
+        if exchange.failure is None:
+            return
+        self._last_failure = exchange.failure.sentence
+        if exchange.failure.layer in _WAITING and self.trial.remaining_s() <= _TIMER_S:
+            # The gate's own end cut the wait short: this says nothing about the engine.
+            raise self._too_late()
+
+    def _too_late(self) -> DeadlineError:
+        answered = any(answer.reply.answered for answer in self.trial.answers)
+        return DeadlineError("" if answered else f"nothing was answered at all; {self._last_failure}")
+
+    def _check_fits(self, exchange: Exchange, body: Mapping[str, Any], payload: bytes) -> None:
+        """A question that may be longer than a small context is skipped where the engine says so, and no finding."""
+        context = self.capability.max_context_tokens
+        # No token is shorter than a byte.
+        may_be_too_long = context is not None and len(payload) + int(body.get("max_tokens", 0)) > context
+        if exchange.status == 400 and may_be_too_long and "context" in error_text(exchange.body).lower():
+            raise Skip(f"a question of this check does not fit into a context of {context} tokens")
 
     def _foreign(self, text: str, payload: bytes) -> list[Breach]:
         """Nonces of other requests: an answer that was meant for somebody else."""
@@ -219,6 +244,9 @@ class Asker:
 
 
 _GUARDED: Final = (400, 401, 403, 404)
+_WAITING: Final = ("host", "port", "timeout")
+_TIMER_S: Final = 0.05
+"""So much too early may a timer be."""
 
 
 def user(sample: Sample, text: str) -> dict[str, Any]:

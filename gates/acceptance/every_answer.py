@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from gates import invariants, tally
-from gates.acceptance.check import Sample
+from gates.acceptance.check import Sample, Skip
 from gates.contract import VerdictKind
 
 if TYPE_CHECKING:
@@ -62,8 +62,11 @@ async def _hits_again(asker: Asker, rule: str, answer: Answer) -> int:
         if streamed:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         sample = Sample(f"{rule}.again", number, "again", streamed=streamed, greedy=False)
-        async with asker.slot():
-            again = await asker.send(sample, body)
+        try:
+            async with asker.slot():
+                again = await asker.send(sample, body)
+        except Skip:
+            break
         hits += any(breach.by_model and breach.rule == rule for breach in again.breaches)
         if hits:
             break

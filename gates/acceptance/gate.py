@@ -15,12 +15,14 @@ from gates.acceptance import register
 from gates.acceptance.asker import Asker, BlockedError, Limits, SilentError
 from gates.acceptance.check import Relative, Skip, Tier
 from gates.acceptance.decide import Decision, decide
+from gates.acceptance.door import knock
 from gates.acceptance.every_answer import judge_every_answer
 from gates.acceptance.rerun import MAX_RERUNS, look_into
 from gates.acceptance.survey import Surroundings
 from gates.acceptance.tries import run_tries
 from gates.contract import VerdictKind
 from gates.endpoint import Endpoint
+from gates.invariants import RULES
 from gates.strict import StrictModel, read_model
 from gates.trial import CannotJudgeError, DeadlineError, WrongModelError
 from gates.waivers import read_waivers
@@ -117,7 +119,7 @@ class _Judgement:
         self.seed = settings.seed or secrets.token_hex(4)
         limits = Limits(settings.timeout_s, settings.max_tokens, settings.thinking_max_tokens)
         self.stop_early = settings.stop_early or self.tier is Tier.SMOKE
-        self.asker = Asker(self.trial, limits, settings.concurrency, self.stop_early)
+        self.asker = Asker(self.trial, limits, settings.concurrency)
         self.live = self._live()
         before = self.trial.request.baseline or {}
         shown = before.get("measurements")
@@ -131,6 +133,8 @@ class _Judgement:
         )
         self.trial.measurements |= {"seed": self.seed, "tier": settings.tier}
         try:
+            if await self._shut():
+                return
             await self._measure_production()
             await self._ask()
         except SilentError as silent:
@@ -140,6 +144,17 @@ class _Judgement:
             self.asker.close()
             if self.live is not None:
                 self.live.close()
+
+    async def _shut(self) -> bool:
+        """Nothing is asked of an endpoint that does not answer a plain question: one sentence says why it does not."""
+        shut = await knock(self.asker, self.seed)
+        if shut is not None:
+            self.trial.check("P08", VerdictKind.FAIL, shut.sentence, rule=RULES["P08"], exchanges=shut.exchanges)
+            if self.trial.checks[-1].waived:
+                # Who waives single lost answers does not waive that there are none.
+                raise CannotJudgeError(shut.sentence)
+        self.asker.stop_early = self.stop_early
+        return shut is not None
 
     async def _measure_production(self) -> None:
         """The same questions to production first, where nothing is known of it: what is only relative needs them."""

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gates.acceptance.check import Skip
 from gates.acceptance.tries import Try, attempt
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
-    from gates.acceptance.check import Check
+    from gates.acceptance.check import Check, Sample
 
+_BELOW: Final = "below the parsers: chat template, weights or kernels, or the model itself"
 MAX_RERUNS: Final = 10
 """So many failing checks of a run are looked into; five questions each."""
 
@@ -49,9 +51,19 @@ async def look_into(check: Check, failing: Try, asker: Asker, live: Asker | None
         if why_not is not None or where is None:
             reruns.append(Rerun(name, why_not=why_not))
         else:
-            again = await attempt(check, where, asked)
-            reruns.append(Rerun(name, again.problem))
-    return reruns, layer(reruns, streamed=sample.streamed)
+            reruns.append(await _again(check, where, asked, name))
+    found = layer(reruns, streamed=sample.streamed)
+    if found == _BELOW and (failing.lost or not failing.answers):
+        found = "the server, or the way to it: it is the same however it is asked"
+    return reruns, found
+
+
+async def _again(check: Check, asker: Asker, sample: Sample, name: str) -> Rerun:
+    try:
+        again = await attempt(check, asker, sample)
+    except Skip as skip:
+        return Rerun(name, why_not=str(skip))
+    return Rerun(name, again.problem)
 
 
 def layer(reruns: list[Rerun], *, streamed: bool) -> str:
@@ -73,4 +85,4 @@ def layer(reruns: list[Rerun], *, streamed: bool) -> str:
         return "the prefix cache: a cold prompt is right, the same prompt warm is not"
     if not wrong.get("alone", True):
         return "the engine under load: alone it is right"
-    return "below the parsers: chat template, weights or kernels, or the model itself"
+    return _BELOW

@@ -53,7 +53,3 @@ def judge(tmp_path: Path) -> Judge:
         return verdict
 
     return run
-
-
-def failed_checks(verdict: Verdict) -> set[str]:
-    return {check.id for check in verdict.checks if check.verdict == "fail"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import failed_checks
+from acceptance_kit import failed_checks
 
 from gates.acceptance import register
 from gates.contract import Verdict

@@ -299,7 +299,13 @@ def server() -> Iterator[Callable[[Callable[[str, bytes], tuple[int, bytes]]], s
 
 def likely(nats: float) -> Callable[[str, bytes], tuple[int, bytes]]:
     def respond(path: str, body: bytes) -> tuple[int, bytes]:
-        words = len(json.loads(body)["prompt"].split())
+        asked = json.loads(body)
+        if "messages" in asked:
+            message = {"role": "assistant", "content": "Here I am."}
+            usage = {"prompt_tokens": 9, "completion_tokens": 3}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            return 200, json.dumps({"model": asked["model"], "choices": [choice], "usage": usage}).encode()
+        words = len(asked["prompt"].split())
         prompt = [None, *({"7": {"logprob": -nats}} for _ in range(words))]
         return 200, json.dumps({"choices": [{"prompt_logprobs": prompt}]}).encode()
 

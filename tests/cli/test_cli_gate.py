@@ -28,16 +28,16 @@ def endpoint(cutover_begun, tmp_path, wait_until):
 def test_list_and_explain(cutover):
     listed = cutover("gate", "list")
     assert listed.code == 0
-    assert "toolcalls" in listed.out
+    assert "acceptance" in listed.out
     assert "smoke" in listed.out
     document = cutover("gate", "list", "--json").json
-    assert {"health", "toolcalls", "throughput"} <= {gate["name"] for gate in document["gates"]}
-    explained = cutover("gate", "explain", "toolcalls")
+    assert {"health", "acceptance", "throughput"} <= {gate["name"] for gate in document["gates"]}
+    explained = cutover("gate", "explain", "acceptance")
     assert "Catches: " in explained.out
-    assert "timeout_s" in cutover("gate", "explain", "toolcalls", "--json").json["settings"]
+    assert "timeout_s" in cutover("gate", "explain", "acceptance", "--json").json["settings"]
     unknown = cutover("gate", "explain", "toolcall")
     assert unknown.code == 3
-    assert "did you mean 'toolcalls'?" in unknown.err
+    assert "did you mean 'acceptance'?" in unknown.err
 
 
 def test_an_endpoint_passes(cutover, endpoint, tmp_path):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Engines
+from gate_kit import Engines
 
 from gates.__main__ import main
 
@@ -54,7 +54,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         ([*run, "--profile", "smok"], 3, "did you mean 'smoke'?"),
         ([*run, "--capability", "thinking"], 2, "expected KEY=VALUE"),
         ([*run, "--baseline", str(bad)], 2, "is not JSON"),
-        (["explain", "toolcals"], 3, "did you mean 'toolcalls'?"),
+        (["explain", "acceptence"], 3, "did you mean 'acceptance'?"),
         (["run", "--model", "m"], 2, "--endpoint"),
         (["walk"], 2, "invalid choice"),
     ):
@@ -69,8 +69,8 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_list_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in ("health", "sanity", "toolcalls", "throughput", "standard", "smoke"))
-    assert main(["explain", "toolcalls"]) == 0
+    assert all(name in listed for name in ("health", "smoke", "acceptance", "throughput", "standard", "smoke"))
+    assert main(["explain", "acceptance"]) == 0
     explained = capsys.readouterr().out
-    assert "tool-call parser" in explained
-    assert "own_cases" in explained
+    assert "leaked thinking" in explained
+    assert "stop_early" in explained

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import DONE, END, FIRST, Engines, Judge, RawServer, Script, answer, chunk, failed_checks, replying
+from gate_kit import DONE, END, FIRST, Engines, Judge, RawServer, Script, answer, chunk, failed_checks, replying
 
 from gates.counters import parse_counters
 from gates.errors import GateUsageError
@@ -169,7 +169,7 @@ def test_the_gate_fails_what_is_up_and_silent(judge: Judge) -> None:
 
 def test_a_missing_or_wrong_key_is_not_the_engines_fault(judge: Judge, raw_server: Start) -> None:
     server = raw_server(replying("401 Unauthorized", "application/json", b'{"error": "key"}'))
-    for gate in ("health", "sanity", "toolcalls", "throughput"):
+    for gate in ("health", "smoke", "acceptance", "throughput"):
         verdict = judge(gate, server.url)
         assert verdict.verdict == "error", gate
         assert "wants an API key" in verdict.sentence

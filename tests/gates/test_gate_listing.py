@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from conftest import Engines
+from gate_kit import Engines
 from rich.console import Console
 
 from gates import listing
@@ -96,7 +96,7 @@ def test_a_gate_with_its_settings(capsys):
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("toolcals", "did you mean 'toolcalls'?"), ("J0l", "did you mean 'J0"), ("walk-the-dog", "`gate list` names")],
+    [("acceptence", "did you mean 'acceptance'?"), ("J0l", "did you mean 'J0"), ("walk-the-dog", "`gate list` names")],
 )
 def test_what_is_not_there_and_what_is_nearest(word, hint):
     with pytest.raises(UnknownGateError) as caught:

@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from conftest import END, FIRST, Engines, RawServer, Script, answer, chunk, read_request
+from gate_kit import END, FIRST, Engines, RawServer, Script, answer, chunk, read_request
 
 from gates.endpoint import Endpoint
 from gates.load_client import LoadClient, SelfCheck, run

@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from conftest import DONE, FIRST, chunk
+from gate_kit import DONE, FIRST, chunk
 
 from gates.contract import Check, Verdict, VerdictKind
 from gates.errors import GateUsageError

@@ -11,13 +11,13 @@ from gates.profile import DIRECTORY, GateStep, load, parse
 
 
 def test_the_shipped_profiles_load_and_start_with_the_cheapest() -> None:
-    assert {path.stem for path in DIRECTORY.glob("*.yaml")} == {"smoke", "standard", "demo"}
-    for name in ("smoke", "standard", "demo"):
+    assert {path.stem for path in DIRECTORY.glob("*.yaml")} == {"smoke", "standard", "extended", "demo", "tiny"}
+    for name in ("smoke", "standard", "extended", "demo", "tiny"):
         profile = load(name)
         assert profile.name == name
         assert profile.description
         assert profile.gates[0].name == "health"
-    assert {step.name for step in load("standard").gates} == set(catalog.BUILT_IN)
+    assert {step.name for step in load("standard").gates} == set(catalog.BUILT_IN) - {"own-set"}
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_profiles_that_are_not_there(tmp_path: Path) -> None:
 
 def test_picking_gates_by_name() -> None:
     smoke = load("smoke")
-    assert [step.name for step in smoke.only(["toolcalls", "throughput"]).gates] == ["toolcalls", "throughput"]
-    assert smoke.only(["toolcalls"]).gates[0].settings == {"cases": ["weather"]}
-    with pytest.raises(GateUsageError, match=r"did you mean 'sanity'\?"):
-        smoke.only(["sanety"])
+    assert [step.name for step in smoke.only(["acceptance", "throughput"]).gates] == ["acceptance", "throughput"]
+    assert smoke.only(["health"]).gates[0].settings == {"probes": 1}
+    with pytest.raises(GateUsageError, match=r"did you mean 'smoke'\?"):
+        smoke.only(["smok"])
 
 
 def test_answers_leave_room_for_the_question() -> None:

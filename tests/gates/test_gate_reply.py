@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import DONE, END, FIRST, USAGE, chunk, event, rules_broken, streamed, whole
+from gate_kit import DONE, END, FIRST, USAGE, chunk, event, rules_broken, streamed, whole
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import DONE, FIRST, Engines, Judge, RawServer, Script, chunk, failed_checks, replying, streamed
+from gate_kit import DONE, FIRST, Engines, Judge, RawServer, Script, chunk, failed_checks, replying, streamed
 
 from gates.throughput.judge import against_baseline, against_ceiling, against_floor, shift
 from gates.throughput.measure import read_request

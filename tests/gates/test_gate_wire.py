@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from conftest import RawServer, Script, answer, replying
+from gate_kit import RawServer, Script, answer, replying
 
 from gates.endpoint import Endpoint
 from gates.errors import GateUsageError

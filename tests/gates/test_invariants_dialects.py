@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import DONE, event, streamed, whole
+from gate_kit import DONE, event, streamed, whole
 
 from gates import invariants
 from gates.capability import Capability

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import DONE, FIRST, chunk, event, streamed, whole
+from gate_kit import DONE, FIRST, chunk, event, streamed, whole
 
 from gates import accounting, invariants
 from gates.capability import Capability
