@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,9 +24,10 @@ from bad_servers import (
     serving,
     with_models,
 )
-from conftest import Judge
 
 from gates.contract import Verdict
+
+Judge = Callable[..., Verdict]
 
 GATES = ("smoke", "acceptance")
 DEADLINE_S = 20.0
