@@ -141,7 +141,7 @@ def listing(ctx: typer.Context, as_json: Json = False) -> None:
         _print(drawn_list(found))
 
 
-@app.command(epilog=examples("cutover gate explain J07", "cutover gate explain toolcalls"))
+@app.command(epilog=examples("cutover gate explain J07", "cutover gate explain acceptance"))
 def explain(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="CHECK|RULE|GATE", help="See `cutover gate list`.")],

@@ -47,7 +47,7 @@ def exit_code_of(rollout: Mapping[str, Any], *, wanted_back: bool = False) -> Ex
 
 
 def sentence_of(rollout: Mapping[str, Any]) -> str:
-    """`r0003 demo-c@1a2b3c4d is rejected: gate toolcalls: …`"""
+    """`r0003 demo-c@1a2b3c4d is rejected: gate smoke: …`"""
     phase = str(rollout["phase"]).replace("_", " ")
     by = f" by {rollout['abort_by']}" if rollout["phase"] == "aborted" and rollout["abort_by"] else ""
     why = "" if by and rollout["why"] == f"aborted{by}" else rollout["why"]

@@ -54,7 +54,7 @@ def acts(python: Path) -> tuple[Act, ...]:
             "promoted",
             topology("vllm-tiny-tp2.yaml", python),
             "vllm-tiny-tp2.yaml",
-            gates="smoke",
+            gates="tiny",
             options={"bake_s": 4},
         ),
         Act(
@@ -62,7 +62,7 @@ def acts(python: Path) -> tuple[Act, ...]:
             "promoted",
             topology("vllm-tiny-tp1x2.yaml", python),
             "vllm-tiny-tp1x2.yaml",
-            gates="smoke",
+            gates="tiny",
             moral="another topology, the same public address",
         ),
         Act(
@@ -70,7 +70,7 @@ def acts(python: Path) -> tuple[Act, ...]:
             "rejected",
             without_parser(python),
             "vllm-tiny-noparser.yaml",
-            gates="smoke",
+            gates="tiny",
             moral="/health said 200; the gate asked for a tool call",
         ),
         Act("a manual rollback to the TP2", "rolled_back", moral="still warm"),

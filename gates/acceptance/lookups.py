@@ -49,13 +49,13 @@ def lookup(rng: Random) -> Lookup:
 
 def weather(rng: Random) -> Lookup:
     city, value = rng.choice(CITIES), temperature(rng)
-    text = f"What is the weather in {city} right now? Use the tool, unit c, and give the temperature as it comes."
+    text = f"What is the weather in {city} right now? Use the tool, unit c."
     return Lookup(WEATHER, text, {"city": city, "unit": "c"}, weather_result(rng, value), value)
 
 
 def record(rng: Random) -> Lookup:
     wanted, value = record_id(rng), code(rng)
-    text = f"Look up the record {wanted} with the tool and tell me its code."
+    text = f"Look up record {wanted} with the tool and tell me its code."
     return Lookup(RECORD, text, {"record_id": wanted}, record_result(rng, wanted, value), value)
 
 

@@ -66,11 +66,13 @@ class Server:
     def gates(self, *names: str, evidence: Path) -> tuple[int, dict]:
         """Exit code and report of these gates, as a user would run them."""
         argv = [sys.executable, "-m", "gates", "run", "--endpoint", self.url, "--model", MODEL, "--json"]
-        argv += ["--profile", "standard", "--capability", "thinking=switch", "--evidence", str(evidence)]
+        argv += ["--profile", "tiny", "--evidence", str(evidence)]
+        for declared in ("thinking=switch", "reasoning_field=reasoning", "max_context_tokens=4096"):
+            argv += ["--capability", declared]
         for name in names:
             argv += ["--gate", name]
         ran = subprocess.run(
-            argv, capture_output=True, text=True, timeout=600, check=False, cwd=Path(launch.__file__).parents[1]
+            argv, capture_output=True, text=True, timeout=900, check=False, cwd=Path(launch.__file__).parents[1]
         )
         assert ran.stdout, ran.stderr
         return ran.returncode, json.loads(ran.stdout)
@@ -125,13 +127,13 @@ def serve(
     """Start a vLLM from a topology; returns when it generates tokens."""
     run_dirs: list[Path] = []
 
-    def begin(name: str, *flags: str, gpus: int = 1, cores: str = "0-1") -> Server:
+    def begin(name: str, *flags: str, gpus: int = 1, cores: str = "0-1", model: Path = tiny_model_dir) -> Server:
         words = ["--max-model-len", "4096", "--max-num-seqs", "8", "--enforce-eager", *flags]
         text = TOPOLOGY.format(
             name=name,
             model=MODEL,
             python=vllm_python,
-            directory=tiny_model_dir,
+            directory=model,
             flags=json.dumps(words),
             gpus=gpus,
             cores=cores,

@@ -1,6 +1,7 @@
 """A real vLLM serves a real model: it passes the gates with its parsers, fails without, and ends whole when shot."""
 
 import os
+import shutil
 import signal
 
 import psutil
@@ -29,21 +30,45 @@ def failed(report: dict, gate: str = "") -> list[str]:
     ("name", "flags", "gpus", "cores"),
     [("tp1", (), 1, "0-1"), ("tp2", TP2, 2, "0|1")],
 )
-def test_a_real_engine_passes_health_and_tool_calls(serve, tmp_path, name, flags, gpus, cores):
+def test_a_real_engine_passes_what_its_model_can(serve, tmp_path, name, flags, gpus, cores):
     server = serve(name, *flags, *PARSERS, gpus=gpus, cores=cores)
     print(f"{name}: generates after {server.started_in_s:.0f} s")
     workers = [p for p in server.family() if p.name().startswith("VLLM::Worker")]
     assert len(workers) == gpus, [p.name() for p in server.family()]
-    code, report = server.gates("health", "sanity", "toolcalls", evidence=tmp_path / "evidence")
+    code, report = server.gates(evidence=tmp_path / "evidence")
     assert (code, report["verdict"]) == (0, "pass"), failed(report)
 
 
-def test_without_its_tool_parser_the_tool_call_gate_fails_and_says_why(serve, tmp_path):
-    server = serve("noparser", "--reasoning-parser", "qwen3")
-    code, report = server.gates("health", "toolcalls", evidence=tmp_path / "evidence")
+def without_results(directory, to):
+    """The same model with a chat template that forgets what tools have said."""
+    shutil.copytree(directory, to)
+    template = to / "chat_template.jinja"
+    forget = "{%- set messages = messages | rejectattr('role', 'equalto', 'tool') | list %}\n"
+    template.write_text(forget + template.read_text())
+    return to
+
+
+@pytest.mark.parametrize(
+    ("name", "parsers", "why"),
+    [
+        ("noparser", ("--reasoning-parser", "qwen3"), "--tool-call-parser"),
+        ("wrongparser", (*PARSERS[:2], "pythonic", *PARSERS[3:]), "call"),
+        ("noreasoning", PARSERS[:3], "think"),
+    ],
+)
+def test_a_wrong_parser_is_blocked_and_named(serve, tmp_path, name, parsers, why):
+    server = serve(name, *parsers)
+    code, report = server.gates(evidence=tmp_path / "evidence")
     assert (code, report["verdict"]) == (10, "fail"), failed(report)
     assert not failed(report, "health")
-    assert any("--tool-call-parser" in sentence for sentence in failed(report, "toolcalls")), failed(report)
+    assert any(why in sentence for sentence in failed(report, "acceptance")), failed(report)
+
+
+def test_a_template_that_drops_results_is_blocked_and_named(serve, tmp_path, tiny_model_dir):
+    server = serve("deaf", *PARSERS, model=without_results(tiny_model_dir, tmp_path / "deaf-model"))
+    code, report = server.gates(evidence=tmp_path / "evidence")
+    assert (code, report["verdict"]) == (10, "fail"), failed(report)
+    assert any("F08b" in sentence for sentence in failed(report, "acceptance")), failed(report)
 
 
 def test_a_shot_api_server_leaves_no_orphan(serve, ended):

@@ -31,7 +31,7 @@ def test_tp2_to_two_tp1_and_back_with_real_tool_calls(vllm_python, one_engine_at
         ("vllm-tiny-noparser", "rejected"),
         ("vllm-tiny-tp2", "rolled_back"),
     ], played.stderr
-    assert "toolcalls" in answer["acts"][2]["why"]
+    assert "--tool-call-parser" in answer["acts"][2]["why"]
     clients = answer["clients"]
     assert clients["complete"] == clients["sent"] > 0
     assert (clients["failed"], clients["truncated"], clients["leaked"]) == (0, 0, 0), clients["first_problem"]
