@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import ssl
 import time
 from dataclasses import dataclass, field
@@ -268,5 +267,4 @@ def run(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
 
 def _cpu_s() -> float:
-    times = os.times()
-    return times.user + times.system
+    return time.process_time()

@@ -23,8 +23,8 @@ _GPU_NAME = re.compile(r"\d{1,3}|(GPU|MIG)-[0-9A-Za-z/-]+")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?")
 
 CAPABILITIES: Mapping[str, type | tuple[str, ...]] = {
-    "tools": bool,
     "thinking": ("none", "always", "switch"),
+    "tools": bool,
     "thinking_switch": ("enable_thinking", "thinking", "thinking_mode", "reasoning_effort"),
     "interleaved_reasoning": bool,
     "required": bool,

@@ -35,7 +35,7 @@ def test_list_and_explain(cutover):
     explained = cutover("gate", "explain", "acceptance")
     assert "Catches: " in explained.out
     assert "timeout_s" in cutover("gate", "explain", "acceptance", "--json").json["settings"]
-    unknown = cutover("gate", "explain", "toolcall")
+    unknown = cutover("gate", "explain", "acceptence")
     assert unknown.code == 3
     assert "did you mean 'acceptance'?" in unknown.err
 
