@@ -93,8 +93,8 @@ def mutants() -> tuple[Mutant, ...]:
     return tuple(
         Mutant(
             fault=fault.name,
-            seen_by=frozenset() if fault.healthy else expected.get(fault.name, frozenset()),
-            harmless=fault.healthy,
+            seen_by=frozenset() if fault.healthy or fault.name in _WARN_ONLY else expected.get(fault.name, frozenset()),
+            harmless=fault.healthy or fault.name in _WARN_ONLY,
             wire=fault.group in WIRE_GROUPS and not fault.healthy,
         )
         for fault in vocabulary()
@@ -180,7 +180,15 @@ _BEYOND_THE_CATALOGUE: Final[Mapping[str, tuple[str, ...]]] = {
     "abort": ("P03", "P06"),
     "no_finish": ("P06",),
     "usage_wrong": ("P07",),
+    "index_by_tool": ("P04", "P05"),
+    "state_bleed": ("J20", "O06"),
+    "fin_stop_on_calls": ("P03", "P06"),
+    "reasoning_gap": ("P12", "T01"),
+    "second_args_lost": ("J20",),
+    "first_args_lost": ("J20",),
 }
+_WARN_ONLY: Final = frozenset({"choice-mix"})
+"""Seen by checks that warn: several choices in one answer (P10)."""
 
 _TRAFFIC: Final = ("J01", "J02", "J08", "F01", "T01", "O01")
 """Checks that make answers of every kind, for rules that hold for every answer."""
