@@ -2,7 +2,7 @@
 
     python benchmarks/gate_sensitivity.py                       # a slice: every fault once, few seeds
     python benchmarks/gate_sensitivity.py --seeds 40 --jobs 2   # the campaign
-    python benchmarks/gate_sensitivity.py --only args_tail_cut,think_in_content
+    python benchmarks/gate_sensitivity.py --only args-tail-cut,think-in-content
 
 Four measures: each fault in every request must be blocked, by the check that should see it; each wire fault in one of
 twenty requests must be blocked in 95 % of seeds; a healthy engine must never be; a model that is right often enough
@@ -76,6 +76,9 @@ def run(job: Job) -> Done:
 def jobs(arguments: argparse.Namespace) -> list[Job]:
     only = set(filter(None, arguments.only.split(",")))
     chosen = [m for m in mutants() if not only or m.fault in only]
+    unknown = only - {m.fault for m in mutants()}
+    if unknown:
+        sys.exit(f"--only: there is no fault {min(unknown)!r}; names as `cutover emulate --list-faults` spells them")
     found: list[Job] = []
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     if "full" in arguments.measures:
@@ -126,6 +129,15 @@ def _expectation(measure: str, mutant: Mutant | None, name: str) -> str:
     return f"blocked by {', '.join(sorted(mutant.seen_by))}"
 
 
+def _weak_rows(done: list[Done]) -> list[str]:
+    """Faults in one of twenty answers that were blocked in less than 95 % of seeds."""
+    ran: dict[str, list[bool]] = {}
+    for one in done:
+        if one.job.measure == "fraction":
+            ran.setdefault(one.job.name, []).append(one.outcome.blocked)
+    return [f"fraction {name}: {sum(b)} of {len(b)}" for name, b in ran.items() if sum(b) < 0.95 * len(b)]
+
+
 def _shortfalls(done: list[Done]) -> list[str]:
     """Every single run that did not end as it must."""
     known = {m.fault: m for m in mutants()}
@@ -166,7 +178,7 @@ def main() -> int:
                 left = (time.monotonic() - started_s) / len(done) * (len(todo) - len(done))
                 sys.stderr.write(f"\r{len(done)} of {len(todo)}, about {left:.0f} s left \033[K")
     print(table(done))
-    wrong = _shortfalls(done)
+    wrong = [*_shortfalls(done), *_weak_rows(done)]
     print(f"\n{len(done)} runs in {time.monotonic() - started_s:.0f} s; {len(wrong)} did not end as they must")
     for line in wrong:
         print(f"- {line[:400]}")

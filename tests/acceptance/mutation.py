@@ -63,7 +63,16 @@ class Model:
     expectation: str
 
 
-MODELS: Final = (Model("right in .99 / .95", ("--right", "0.99"), "passes in at least 90 %"),)
+MODELS: Final = (
+    Model(
+        "right in .99, in .95 where it may be",
+        ("--right", "0.99", "--right", "parallel=0.95", "--right", "no-call=0.95", "--right", "copies=0.95"),
+        "passes in at least 90 %",
+    ),
+    Model("calls right in .80", ("--right", "calls=0.8"), "blocked in at least 98 %"),
+    Model("results right in .80", ("--right", "results=0.8"), "blocked in at least 98 %"),
+    Model("parallel calls right in .80", ("--right", "parallel=0.8"), "blocked in at least 90 %"),
+)
 
 
 @dataclass(frozen=True)
