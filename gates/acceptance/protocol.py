@@ -116,7 +116,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         asks="A line to be copied that holds a stop string in its middle.",
         holds="the content ends before the stop string, without any part of it; finish_reason stop",
         catches="stop strings that are ignored, shown, or cut off too early",
-        rule=Behaviour(FixedPlan(8, 0)),
+        rule=Behaviour(FixedPlan(8, 1)),
         attempt=_stops,
         thinking=(None,),
     ),

@@ -108,7 +108,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         asks="A long text to be saved with 8 to 128 tokens of room, free and forced; two calls of which one is cut.",
         holds="finish_reason is length, arguments are the beginning of JSON, nothing leaks, finished calls are kept",
         catches="clients that run half a call because it was reported as whole; raw markup in the content",
-        rule=Deterministic(tries=2 * len(BUDGETS) + 1),
+        rule=Deterministic(tries=2 * len(BUDGETS) + 1, persists=True),
         attempt=_cut,
         needs=needs(tools=True),
         thinking=(None,),

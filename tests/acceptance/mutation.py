@@ -66,7 +66,7 @@ class Model:
 MODELS: Final = (
     Model(
         "right in .99, in .95 where it may be",
-        ("--right", "0.99", "--right", "parallel=0.95", "--right", "no-call=0.95", "--right", "copies=0.95"),
+        ("--right", "0.99", "--right", "parallel=0.95", "--right", "no-call=0.95"),
         "passes in at least 90 %",
     ),
     Model("calls right in .80", ("--right", "calls=0.8"), "blocked in at least 98 %"),
