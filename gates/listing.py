@@ -206,7 +206,10 @@ def _rule(rule: str) -> dict[str, Any]:
 
 def _gate(gate: Gate) -> dict[str, Any]:
     fields = gate.settings().model_fields
-    settings = {key: field.get_default(call_default_factory=True) for key, field in fields.items()}
+    settings = {
+        key: "(required)" if field.is_required() else field.get_default(call_default_factory=True)
+        for key, field in fields.items()
+    }
     return {
         "schema": SCHEMA,
         "kind": "gate",

@@ -109,8 +109,22 @@ def _step(step: _Step, file: _File, where: str) -> GateStep:
         raise GateUsageError(f"{where}: {step.name!r} is the name of a built-in gate; call your program otherwise.")
     stop_early = file.stop_early if step.stop_early is None else step.stop_early
     command = tuple(step.run) if step.run else None
+    if step.run is None:
+        _check_names(step, where)
     settings = _with_waivers(step, where) if step.run is None and "waivers" in step.settings else step.settings
     return GateStep(step.name, command, step.deadline_s, settings, step.observe, stop_early)
+
+
+def _check_names(step: _Step, where: str) -> None:
+    """Checks that a profile names have to exist: a misspelt one would otherwise end a rollout at night."""
+    named = [name for key in ("checks", "without") for name in step.settings.get(key, ())]
+    if named:
+        from gates.acceptance import register
+
+        try:
+            register.select(named)
+        except UnknownGateError as error:
+            raise GateUsageError(f"{where}: gate {step.name}: {error}") from None
 
 
 def _with_waivers(step: _Step, where: str) -> Mapping[str, Any]:

@@ -93,3 +93,9 @@ def test_answers_leave_room_for_the_question() -> None:
     declared = read_capability({"max_context_tokens": 4096, "thinking": "switch"})
     assert (declared.room(4096), declared.room(256)) == (2048, 256)
     assert read_capability({}).room(4096) == 4096
+
+
+def test_a_profile_that_names_a_check_that_does_not_exist_is_refused() -> None:
+    text = "gates:\n  - {name: acceptance, settings: {checks: [J01, F0l]}}\n"
+    with pytest.raises(GateUsageError, match=r"mine\.yaml: gate acceptance: There is no check 'F0l'"):
+        parse("mine", text, "mine.yaml")
