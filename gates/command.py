@@ -1,4 +1,4 @@
-"""`python -m gates run | report | list | explain`: for people, and for scripts that have no daemon."""
+"""`python -m gates run | probe | report | list | explain`: for people, and for scripts that have no daemon."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Judge an OpenAI-compatible endpoint.",
         epilog="example: python -m gates run --endpoint http://127.0.0.1:8000 --model qwen --profile smoke",
     )
-    actions = parser.add_subparsers(required=True, metavar="run | report | list | explain | GATE")
+    actions = parser.add_subparsers(required=True, metavar="run | probe | report | list | explain | GATE")
     run = actions.add_parser("run", help="run a profile against an endpoint")
     run.add_argument("--endpoint", required=True, metavar="URL", help="base URL, with or without /v1")
     run.add_argument("--model", required=True, metavar="NAME", help="the served model name")
@@ -66,6 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--html", type=Path, metavar="FILE", help="default: the same name with .html")
     report.add_argument("--json", action="store_true", help="say where the page is as JSON on stdout")
     report.set_defaults(action=_report)
+    probe = actions.add_parser("probe", help="find out what an endpoint can do, for a topology's capability")
+    probe.add_argument("--endpoint", required=True, metavar="URL", help="base URL, with or without /v1")
+    probe.add_argument("--model", required=True, metavar="NAME", help="the served model name")
+    probe.add_argument("--api-key-env", metavar="VARIABLE", help="environment variable that holds the API key")
+    probe.add_argument("--capability", metavar="KEY=VALUE", action="append", default=[], help="known already")
+    probe.add_argument("--json", action="store_true", help="as JSON on stdout")
+    probe.set_defaults(action=_probe)
     names = actions.add_parser("list", help="the gates, profiles and checks that ship")
     names.add_argument("--json", action="store_true", help="as JSON on stdout")
     names.set_defaults(action=_list)
@@ -112,6 +119,16 @@ def _report(arguments: argparse.Namespace) -> int:
     else:
         _print(report.table())
         _say_where(page)
+    return 0
+
+
+def _probe(arguments: argparse.Namespace) -> int:
+    from gates.acceptance.probing import probed_document, probed_text, probed_within
+
+    declared = dict(capability_pair(text) for text in arguments.capability)
+    found = probed_within(arguments.endpoint, arguments.model, declared, arguments.api_key_env)
+    said = json.dumps(probed_document(found), indent=1) if arguments.json else probed_text(found)
+    sys.stdout.write(said + "\n")
     return 0
 
 

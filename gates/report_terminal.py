@@ -81,6 +81,17 @@ def _gate(step: Step, evidence_dir: str) -> Iterator[RenderableType]:
     )
     yield Padding(_text(step.verdict.sentence), (0, 0, 0, 2))
     yield Padding(_checks(step, evidence_dir), (0, 0, 0, 2))
+    for notice in _waivers(step):
+        yield Padding(_text(f"waiver: {notice}", _STYLES["waived"]), (0, 0, 0, 2))
+
+
+def _waivers(step: Step) -> Iterator[str]:
+    """Every waiver every time, also one that has expired or is not needed any more."""
+    notices = step.verdict.measurements.get("waivers") if step.verdict is not None else None
+    for notice in notices if isinstance(notices, list) else ():
+        sentence = notice.get("sentence") if isinstance(notice, dict) else None
+        if isinstance(sentence, str):
+            yield sentence
 
 
 def _checks(step: Step, evidence_dir: str) -> RenderableType:

@@ -128,6 +128,37 @@ def report(
         _say_where(page)
 
 
+@app.command(
+    epilog=examples(
+        "cutover gate probe --endpoint http://127.0.0.1:8000 --model qwen",
+        "cutover gate probe --endpoint http://127.0.0.1:8000 --model qwen --capability thinking=switch --json",
+    )
+)
+def probe(
+    ctx: typer.Context,
+    endpoint: Annotated[str, typer.Option("--endpoint", metavar="URL", help="Base URL, with or without /v1.")],
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="The served model name.")],
+    api_key_env: Annotated[
+        str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
+    ] = None,
+    capability: Annotated[
+        list[str] | None, typer.Option("--capability", metavar="KEY=VALUE", help="Known already; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Find out what an endpoint can do, for the capability of a topology: some forty short requests."""
+    session = session_of(ctx, as_json=as_json)
+    from gates.acceptance.probing import probed_document, probed_text, probed_within
+    from gates.options import capability_pair
+
+    declared = dict(capability_pair(text) for text in capability or ())
+    found = probed_within(endpoint, model, declared, api_key_env)
+    if as_json:
+        session.emit(probed_document(found))
+    else:
+        _print(probed_text(found))
+
+
 @app.command("list", epilog=examples("cutover gate list"))
 def listing(ctx: typer.Context, as_json: Json = False) -> None:
     """List the gates, the profiles that ship, and every check."""

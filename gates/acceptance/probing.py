@@ -5,14 +5,16 @@ What is declared is believed and not asked. What cannot be told stays undeclared
 
 from __future__ import annotations
 
+import io
 import json
 import secrets
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from gates import load_client, markers
-from gates.acceptance.asker import Asker, result
+from gates.acceptance.asker import Asker, SilentError, result
 from gates.acceptance.check import Sample
 from gates.acceptance.negative import context_tokens
 from gates.acceptance.plain import judged, refused, unthinking
@@ -22,7 +24,8 @@ from gates.acceptance.tools import CLOCK, WEATHER
 from gates.callrules import not_an_object, schema_problem
 from gates.capability import SWITCHES, Capability, read_capability
 from gates.contract import GateRequest
-from gates.trial import Answer, open_trial
+from gates.errors import GateUsageError
+from gates.trial import Answer, CannotJudgeError, DeadlineError, WrongModelError, open_trial
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -86,6 +89,46 @@ def probe_endpoint(
             asker.close()
 
     return load_client.run(ask)
+
+
+def probed_within(
+    endpoint: str, model: str, declared: Mapping[str, Any], api_key_env: str | None, deadline_s: float = 300.0
+) -> Probed:
+    """`probe_endpoint` for a person: every way to fail is a `GateUsageError` with one sentence."""
+    with tempfile.TemporaryDirectory(prefix="cutover-probe-") as folder:
+        try:
+            return probe_endpoint(
+                endpoint,
+                model,
+                evidence_dir=folder,
+                progress=io.StringIO(),
+                api_key_env=api_key_env,
+                declared=declared,
+                deadline_s=deadline_s,
+            )
+        except (RefusedError, CannotJudgeError, WrongModelError, SilentError) as error:
+            raise GateUsageError(f"{endpoint}: nothing could be found out: {error}") from None
+        except DeadlineError:
+            raise GateUsageError(f"{endpoint}: nothing could be found out within {deadline_s:g} s") from None
+
+
+def probed_document(probed: Probed) -> Mapping[str, Any]:
+    """The stable answer of `gate probe --json`."""
+    return {
+        "schema": 1,
+        "capability": dict(probed.declared()),
+        "findings": dict(probed.findings),
+        "requests": probed.requests,
+    }
+
+
+def probed_text(probed: Probed) -> str:
+    """For people: what was found, key by key, and the line for the topology."""
+    words = ", ".join(
+        f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in probed.declared().items()
+    )
+    found = [f"{key:20} {sentence}" for key, sentence in probed.findings.items()]
+    return "\n".join([*found, "", "For the topology:", "", f"capability: {{{words}}}"])
 
 
 @dataclass

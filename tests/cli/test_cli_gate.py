@@ -110,3 +110,16 @@ def test_emulate_passes_everything_on(cutover):
     wrong = cutover("emulate", "--port", "99999")
     assert wrong.code == 2
     assert "--port" in wrong.err
+
+
+def test_an_endpoint_is_probed_for_what_it_can_do(cutover, endpoint):
+    done = cutover("gate", "probe", "--endpoint", endpoint(), "--model", "emu")
+    assert done.code == 0, done.err
+    assert "capability: {" in done.out
+    assert "thinking: switch" in done.out
+    document = cutover("gate", "probe", "--endpoint", endpoint(), "--model", "emu", "--json").json
+    assert document["schema"] == 1
+    assert document["capability"]["thinking"] == "switch"
+    nobody = cutover("gate", "probe", "--endpoint", "http://127.0.0.1:9", "--model", "emu")
+    assert nobody.code == 2
+    assert "nothing could be found out" in nobody.err

@@ -11,7 +11,7 @@ import pytest
 COMMANDS = (
     "demo", "serve", "import", "plan", "propose", "status", "watch", "history", "show", "approve", "abort", "rollback",
     "restart", "stop", "logs", "freeze", "unfreeze", "doctor", "release render", "release show", "release diff",
-    "release list", "gate run", "gate report", "gate list", "gate explain",
+    "release list", "gate run", "gate probe", "gate report", "gate list", "gate explain",
 )  # fmt: skip
 HEAVY = ("httpx", "rich", "fastapi", "uvicorn", "jinja2", "yaml", "launch", "gates", "controller.daemon")
 

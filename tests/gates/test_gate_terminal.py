@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,13 @@ def test_evidence_that_nobody_asked_for_is_kept_and_named(tmp_path, own_temp):
     assert [path.name for path in own_temp.rglob("seen")] == ["seen"]
     assert Path(report.evidence_dir).parent == own_temp
     assert report.evidence_dir in report.text(300)
+
+
+def test_every_waiver_is_shown_also_one_that_is_not_needed_any_more() -> None:
+    notices = [{"check": "P13", "state": "not needed any more", "sentence": "P13: the waiver is not needed any more"}]
+    report = report_of(check("J01"))
+    verdict = report.steps[0].verdict
+    assert verdict is not None
+    shown = verdict.model_copy(update={"measurements": {"waivers": notices}})
+    text = replace(report, steps=(replace(report.steps[0], verdict=shown),)).text(100)
+    assert "waiver: P13: the waiver is not needed any more" in text
