@@ -35,5 +35,5 @@ def test_tp2_to_two_tp1_and_back_with_real_tool_calls(vllm_python, one_engine_at
     clients = answer["clients"]
     assert clients["complete"] == clients["sent"] > 0
     assert (clients["failed"], clients["truncated"], clients["leaked"]) == (0, 0, 0), clients["first_problem"]
-    assert answer["acts"][3]["rollback_s"] <= 2.0
+    assert "(still warm) is live again" in answer["acts"][3]["why"]
     assert played.returncode == 0
