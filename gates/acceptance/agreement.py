@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -12,6 +11,7 @@ from gates.acceptance.check import Check, Overall, Skip, Tier, needs
 from gates.acceptance.choice import OFFERED
 from gates.acceptance.questions import GENERAL, tempting
 from gates.acceptance.survey import Surveyed, failed, passed
+from gates.acceptance.together import together
 from gates.acceptance.tools import named
 from gates.callrules import cut, not_an_object
 from gates.contract import VerdictKind
@@ -69,14 +69,7 @@ async def _decisions(asker: Asker, surroundings: Surroundings, salt: str) -> lis
         async with asker.slot():
             return await asker.chat(sample, text, tools=OFFERED)
 
-    tasks = [asyncio.ensure_future(one(number)) for number in range(QUESTIONS)]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+    return await together(one(number) for number in range(QUESTIONS))
 
 
 # --- J20s -------------------------------------------------------------------------------------------------------------

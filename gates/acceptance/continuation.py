@@ -7,7 +7,6 @@ way round. The check records its own conversations, so that the next candidate c
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from dataclasses import dataclass, field
@@ -18,12 +17,13 @@ from gates.acceptance.asker import SilentError, result, user
 from gates.acceptance.calls import one_call_problem
 from gates.acceptance.check import Behaviour, Check, Sample, needs
 from gates.acceptance.survey import Surveyed, failed, passed, skipped, undecided
+from gates.acceptance.together import together
 from gates.acceptance.tools import RECORD, WEATHER, code, named, temperature
 from gates.acceptance.turns import status_problem, told_problem
 from gates.statistics import FixedPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Sequence
     from random import Random
 
     from gates.acceptance.asker import Asker
@@ -59,7 +59,7 @@ async def record(asker: Asker, samples: Sequence[Sample]) -> list[Conversation]:
                 return await _recorded(asker, sample, _TURNS[sample.number % len(_TURNS)])
             return None
 
-    found = await _together([one(sample) for sample in samples])
+    found = await together([one(sample) for sample in samples])
     return bounded([conversation for conversation in found if conversation])
 
 
@@ -167,7 +167,7 @@ async def go_on(
         elif wrong:
             outcome.untold.append((wrong, evidence))
 
-    await _together([one(sample, conversation) for sample, conversation in zip(samples, conversations, strict=False)])
+    await together([one(sample, conversation) for sample, conversation in zip(samples, conversations, strict=False)])
     return outcome
 
 
@@ -262,18 +262,6 @@ def judged(outcomes: Sequence[Continued], own: list[Conversation]) -> Surveyed:
 
 def _samples(surroundings: Surroundings, capability: Capability, salt: str) -> list[Sample]:
     return [CHECK.sample(n, surroundings.seed, capability).asked(salt=salt) for n in range(CONVERSATIONS)]
-
-
-async def _together(jobs: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """All at once; the first that ends the run ends them all."""
-    tasks = [asyncio.ensure_future(job) for job in jobs]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
 
 
 CHECK: Final = Check(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,17 +18,16 @@ from gates.acceptance.door import knock
 from gates.acceptance.every_answer import judge_every_answer
 from gates.acceptance.rerun import MAX_RERUNS, look_into
 from gates.acceptance.survey import Surroundings
+from gates.acceptance.together import together
 from gates.acceptance.tries import run_tries
 from gates.contract import VerdictKind
 from gates.endpoint import Endpoint
 from gates.invariants import RULES
 from gates.strict import StrictModel, read_model
-from gates.trial import CannotJudgeError, DeadlineError, WrongModelError
+from gates.trial import CannotJudgeError, DeadlineError
 from gates.waivers import read_waivers
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
     from gates.acceptance.check import Check
     from gates.acceptance.tries import Tries
     from gates.contract import Verdict
@@ -178,7 +176,7 @@ class _Judgement:
         smoke = self.tier is Tier.SMOKE
         try:
             for group in _batches(self.chosen):
-                await _side_by_side(self._one(check) for check in group)
+                await together(self._one(check) for check in group)
                 await self._look_into_failures()
             await judge_every_answer(self.trial, self.asker, smoke=smoke)
         except BlockedError:
@@ -284,15 +282,3 @@ def _batches(chosen: list[Check]) -> list[list[Check]]:
     last = [[c] for c in chosen if c.destructive]
     back = [c for c in chosen if c.looks_back]
     return [batch for batch in (*smoke_first, *later, *alone, *last, back) if batch]
-
-
-async def _side_by_side(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All at once; the first that ends the run ends them all."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        await asyncio.gather(*tasks)
-    except (SilentError, BlockedError, DeadlineError, CannotJudgeError, WrongModelError):
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise

@@ -6,18 +6,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gates.acceptance.calls import clock, single
 from gates.acceptance.check import Sample
 from gates.acceptance.copying import types
 from gates.acceptance.parallel import different
 from gates.acceptance.structured import one_object
+from gates.acceptance.together import together
 from gates.acceptance.tries import Try
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from gates.acceptance.asker import Asker
     from gates.acceptance.check import Attempt
     from gates.capability import Capability
@@ -102,7 +101,7 @@ async def _level(asker: Asker, seed: str, concurrency: int, kinds: Mapping[str, 
             problem = await kinds[kind](asker, sample)
         return kind, Try(sample, problem, tuple(asker.by_sample[sample.check, sample.number]))
 
-    return Level(concurrency, tuple(await _all_of([ask(number) for number in range(count)])))
+    return Level(concurrency, tuple(await together(ask(number) for number in range(count))))
 
 
 async def _copy(asker: Asker, sample: Sample) -> str | None:
@@ -132,15 +131,3 @@ async def _prose(asker: Asker, sample: Sample) -> str | None:
     return answer.first_problem or (
         None if sample.nonce in answer.reply.content else f"its own code {sample.nonce} is not in the answer"
     )
-
-
-async def _all_of(coroutines: Sequence[Coroutine[Any, Any, tuple[str, Try]]]) -> list[tuple[str, Try]]:
-    """All at once; when one ends the run, none is left behind."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,10 @@ from gates.acceptance.check import (
     Skip,
     Tier,
 )
+from gates.acceptance.together import together
 from gates.statistics import FixedPlan, Ruling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gates.acceptance.asker import Asker
     from gates.acceptance.check import Check, Rule
     from gates.trial import Answer
@@ -91,7 +89,7 @@ async def run_tries(check: Check, asker: Asker, seed: str, tier: Tier) -> Tries:
         count = min(asker.concurrency, most - len(tries.done))
         samples = [check.sample(len(tries.done) + i, seed, asker.capability) for i in range(count)]
         try:
-            for one in await _together(check, asker, samples):
+            for one in await together(attempt(check, asker, sample) for sample in samples):
                 tries.done.append(await _persisting(check, asker, one))
                 tries.ruling = plan.decide(tries.outcomes())
                 if tries.ruling is not None and isinstance(check.rule, Behaviour):
@@ -109,17 +107,6 @@ async def attempt(check: Check, asker: Asker, sample: Sample) -> Try:
         before = len(asker.by_sample[sample.check, sample.number])
         problem = await check.attempt(asker, sample)
         return Try(sample, problem, tuple(asker.by_sample[sample.check, sample.number][before:]))
-
-
-async def _together(check: Check, asker: Asker, samples: Sequence[Sample]) -> list[Try]:
-    tasks = [asyncio.ensure_future(attempt(check, asker, sample)) for sample in samples]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
 
 
 async def _persisting(check: Check, asker: Asker, one: Try) -> Try:

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gate_kit import Engines, Judge
 
 from gates.acceptance.accuracy import Marks, compare
 from gates.contract import Verdict
 from gates.statistics import Ruling
 
 FAST = ("--ttft-ms", "1", "--itl-ms", "0", "--slots", "256")
-Judge = Callable[..., Verdict]
-Engines = Callable[..., str]
 WEATHER = {
     "type": "function",
     "function": {

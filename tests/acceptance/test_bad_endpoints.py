@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,10 +23,9 @@ from bad_servers import (
     serving,
     with_models,
 )
+from gate_kit import Judge
 
 from gates.contract import Verdict
-
-Judge = Callable[..., Verdict]
 
 GATES = ("smoke", "acceptance")
 DEADLINE_S = 20.0

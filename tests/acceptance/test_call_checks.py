@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from acceptance_kit import failed_checks
+from gate_kit import Engines, Judge, failed_checks
 
 from gates.acceptance import register
 from gates.contract import Verdict
 from launch.engines.emulator.testing import emulator
 
-Judge = Callable[..., Verdict]
-Engines = Callable[..., str]
 FAST = ("--ttft-ms", "1", "--itl-ms", "0", "--tokens-per-chunk", "4")
 ABLE = {
     "thinking": "none",

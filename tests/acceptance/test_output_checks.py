@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from gate_kit import Engines, Judge
 
 from gates import textrules
 from gates.acceptance import answers, cross_talk, drift, engine_counters, filler, languages, long_text
@@ -24,8 +25,6 @@ from gates.wire import Exchange, Failure, Piece
 
 FAST = ("--ttft-ms", "1", "--itl-ms", "0", "--slots", "256")
 PLAIN = {"thinking": "none"}
-Judge = Callable[..., Verdict]
-Engines = Callable[..., str]
 
 
 def failed(verdict: Verdict) -> set[str]:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gate_kit import Engines, Judge
 
 from gates.contract import Verdict
 
 FAST = ("--ttft-ms", "1", "--itl-ms", "0", "--slots", "64")
-Judge = Callable[..., Verdict]
-Engines = Callable[..., str]
 
 
 def capital(country: str, city: str, **more: Any) -> dict[str, Any]:

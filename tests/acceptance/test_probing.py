@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gate_kit import Engines
 
 from gates.acceptance.probing import Probed, probe_endpoint
 from gates.acceptance.prompts import RefusedError
@@ -15,7 +15,6 @@ from gates.capability import Capability
 from gates.reply import read_reply
 from launch.engines.emulator.testing import emulator
 
-Engines = Callable[..., str]
 FAST = ("--ttft-ms", "1", "--itl-ms", "0")
 
 

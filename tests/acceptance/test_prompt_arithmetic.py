@@ -9,12 +9,11 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from gate_kit import Engines, Judge
 
 from gates.contract import Verdict
 from launch.engines.emulator.testing import emulator
 
-Judge = Callable[..., Verdict]
-Engines = Callable[..., str]
 LETTERS = [f"F08{letter}" for letter in "abcdefghijkl"]
 PROFILE = {"checks": LETTERS, "seed": "x", "tier": "smoke"}
 FAST = ("--ttft-ms", "1", "--itl-ms", "0.2")

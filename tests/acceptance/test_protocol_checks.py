@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from gate_kit import Engines, Judge
 
 from gates import load_client
 from gates.acceptance.asker import Asker
@@ -27,8 +28,6 @@ from gates.trial import Answer, open_trial
 from gates.wire import Exchange
 from launch.engines.emulator.testing import emulator
 
-Judge = Callable[..., Verdict]
-Engines = Callable[..., str]
 FAST = ("--ttft-ms", "1", "--itl-ms", "0.2", "--max-model-len", "32768")
 CAPABILITY = {
     "thinking": "switch",
@@ -37,7 +36,7 @@ CAPABILITY = {
     "parallel_calls": True,
     "max_context_tokens": 32768,
 }
-GROUP = ["P09", "P10", "P12", "P13", "P14", "P15", "P16", "P17"]
+GROUP = ["P09", "P10", "P12", "P13", "P14", "P15", "P16", "P16k", "P17"]
 
 
 def outcomes(verdict: Verdict) -> dict[str, str]:
