@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from gates.acceptance import client_abort, contract_difference, equality, negative, truncation
-from gates.acceptance.check import Behaviour, Check, Deterministic, Sample, Skip, Tier, needs
+from gates.acceptance.check import B90, Check, Deterministic, Sample, Skip, Tier, needs
 from gates.acceptance.plain import any_problem, judged, refused, unthinking
 from gates.acceptance.tools import CITIES, WEATHER
 from gates.callrules import not_an_object
 from gates.endpoint import model_names
-from gates.statistics import FixedPlan
 from gates.text import folded
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
+    from gates.trial import Answer
 
 _STOP: Final = "END7"
 
@@ -46,11 +46,16 @@ async def _choices_apart(asker: Asker, sample: Sample) -> str | None:
     return None
 
 
-async def _stops(asker: Asker, sample: Sample) -> str | None:
-    """P16: the content ends before the stop string."""
+async def _stopped(asker: Asker, sample: Sample) -> tuple[Answer, str, str]:
+    """An answer with a stop string asked for in its middle, and the words before and after it."""
     before, after = sample.rng().sample(("harbour", "lantern", "meadow", "pebble", "falcon", "willow", "cedar"), 2)
     asked = f"Reply with only the following text: the {before} comes first {_STOP} the {after} comes last"
-    answer = await asker.chat(unthinking(asker, sample), asked, stop=[_STOP])
+    return await asker.chat(unthinking(asker, sample), asked, stop=[_STOP]), before, after
+
+
+async def _stops(asker: Asker, sample: Sample) -> str | None:
+    """P16: the content ends before the stop string. Whatever was written, only a server gets this wrong."""
+    answer, _, after = await _stopped(asker, sample)
     content = answer.reply.content
     if answer.first_problem:
         return answer.first_problem
@@ -60,10 +65,19 @@ async def _stops(asker: Asker, sample: Sample) -> str | None:
         return f"the content goes on after the stop string {_STOP}: {content[-80:]!r}"
     if any(content.rstrip().endswith(_STOP[:length]) for length in (2, 3)):
         return f"the content ends with a part of the stop string {_STOP}: {content[-80:]!r}"
-    if before not in content:
-        return f"what comes before the stop string {_STOP} is missing; the content is {content[:80]!r}"
     finish = answer.reply.finish_reason
     return None if finish == "stop" else f"finish_reason is {finish} at the stop string; expected stop"
+
+
+async def _keeps(asker: Asker, sample: Sample) -> str | None:
+    """P16k: what comes before the stop string is there; a model may fail to write it."""
+    answer, before, _ = await _stopped(asker, sample)
+    if answer.first_problem:
+        return answer.first_problem
+    content = answer.reply.content
+    return (
+        None if before in content else f"what comes before the stop string is missing; the content is {content[:80]!r}"
+    )
 
 
 async def _named_as_asked(asker: Asker, sample: Sample) -> str | None:
@@ -116,8 +130,18 @@ CHECKS: Final[tuple[Check, ...]] = (
         asks="A line to be copied that holds a stop string in its middle.",
         holds="the content ends before the stop string, without any part of it; finish_reason stop",
         catches="stop strings that are ignored, shown, or cut off too early",
-        rule=Behaviour(FixedPlan(8, 1)),
+        rule=Deterministic(tries=4),
         attempt=_stops,
+        thinking=(None,),
+    ),
+    Check(
+        id="P16k",
+        name="what comes before a stop string",
+        asks="A line to be copied that holds a stop string in its middle.",
+        holds="the words before the stop string are in the content",
+        catches="stop strings that match too early and take the answer with them",
+        rule=B90,
+        attempt=_keeps,
         thinking=(None,),
     ),
     *contract_difference.CHECKS,

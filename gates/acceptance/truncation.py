@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.acceptance.arithmetic import words
+from gates.acceptance.asker import user
 from gates.acceptance.check import Check, Deterministic, Sample, needs
 from gates.acceptance.jsonprefix import begins_an_object
 from gates.acceptance.plain import unthinking
@@ -14,6 +15,7 @@ from gates.callrules import not_an_object
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
+    from gates.toolwire import ToolCall
     from gates.trial import Answer
 
 BUDGETS: Final = (8, 16, 24, 32, 48, 64, 96, 128)
@@ -81,20 +83,26 @@ async def _kept(asker: Asker, sample: Sample) -> str | None:
         f'Call save_file with the path /notes/w.txt and the text "{words(60)} {END}".'
     )
     tools = [WEATHER, SAVE]
-    whole = (await asker.chat(plain.asked(streamed=False), asked, tools=tools, temperature=0)).reply
+    # Word for word the same question both times, its nonce included: a greedy model then says the same until the cut.
+    question = [user(plain, asked)]
+    whole = (await asker.chat(plain.asked(streamed=False), question, tools=tools, temperature=0)).reply
     used = whole.usage.completion_tokens if whole.usage is not None else None
     if used is None or len(whole.calls) != 2 or whole.calls[0].name != "get_weather":
         return None  # the model went about it otherwise; whether it can call in parallel is asked elsewhere
     budget = max(1, int(used * _KEPT_SHARE))
-    answer = await asker.chat(plain, asked, tools=tools, temperature=0, max_tokens=budget)
+    answer = await asker.chat(plain, question, tools=tools, temperature=0, max_tokens=budget)
     problem = cut_problem(answer, budget)
     if problem is not None:
         return f"{problem} (two calls, max_tokens {budget})"
     first = answer.reply.calls[0] if answer.reply.calls else None
-    if first is None or first.name != "get_weather" or _value(first.arguments) != _value(whole.calls[0].arguments):
+    if first is None or not _same(first, whole.calls[0]):
         shown = f"{first.name}({first.arguments[:80]})" if first is not None else "no call"
         return f"the first of two calls was complete before the cut and is lost: {shown} (max_tokens {budget})"
     return None
+
+
+def _same(one: ToolCall, other: ToolCall) -> bool:
+    return one.name == other.name and _value(one.arguments) == _value(other.arguments)
 
 
 def _value(arguments: str) -> Any:
@@ -108,7 +116,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         asks="A long text to be saved with 8 to 128 tokens of room, free and forced; two calls of which one is cut.",
         holds="finish_reason is length, arguments are the beginning of JSON, nothing leaks, finished calls are kept",
         catches="clients that run half a call because it was reported as whole; raw markup in the content",
-        rule=Deterministic(tries=2 * len(BUDGETS) + 1, persists=True),
+        rule=Deterministic(tries=2 * len(BUDGETS) + 1),
         attempt=_cut,
         needs=needs(tools=True),
         thinking=(None,),
