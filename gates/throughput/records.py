@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 DECODE: Final = "decode_tok_per_s"
-"""Per user, after the first token: (N - f) / (last token - first token), N from `usage`, median of a round's streams."""
+"""Per user, after the first token: (N - f) / (last token - first token), N from `usage`; median over a round."""
 AGGREGATE: Final = "aggregate_tok_per_s"
 """All streams together, over the window in which all of them were alive."""
 TTFT: Final = "ttft_s"
@@ -61,7 +61,8 @@ class Cell:
 @dataclass(frozen=True)
 class Run:
     """One run of the ladder against one endpoint. `workloads`: name → everything that makes it what it is, as plain
-    data; two cells compare only when theirs are equal. `started_at`: ISO 8601, UTC."""
+    data; two cells compare only when theirs are equal. `started_at`: ISO 8601, UTC.
+    """
 
     started_at: str
     duration_s: float
