@@ -18,6 +18,7 @@ from gates.counters import Counters, read_counters
 from gates.endpoint import Endpoint, model_names
 from gates.reply import Reply, error_text, read_reply
 from gates.strict import StrictModel, read_model
+from gates.textrules import one_sign_only
 from gates.trial import DeadlineError, needs_key, refusal_hint
 
 if TYPE_CHECKING:
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Counters", "HealthSettings", "Probe", "probe", "read_counters", "run"]
 
-ProbeLayer = Literal["ok", "host", "port", "http", "generation", "identity", "timeout"]
+ProbeLayer = Literal["ok", "host", "port", "http", "generation", "output", "identity", "timeout"]
 _MAX_PROBE_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What one probe saw. `layer` is where it ended; times in seconds from the moment the request was written."""
+    """What one probe saw. `layer` is where it ended; times in seconds from the moment the request was written.
+
+    `output`: tokens came, in good form, and they are garbage. Such an engine is not busy: it is broken.
+    """
 
     ok: bool
     layer: ProbeLayer
@@ -109,6 +113,9 @@ def _judge(exchange: Exchange, server: Endpoint, model: str, *, stream: bool, ti
         return ended("generation", f"the engine answered HTTP 200 and no token came out ({_end(reply)})")
     if reply.finish_reason is None:
         return ended("generation", "tokens came, but the answer was cut off: there is no finish_reason")
+    garbage = one_sign_only(text)
+    if garbage is not None:
+        return ended("output", f"the engine writes {garbage}")
     tokens = reply.usage.completion_tokens if reply.usage else None
     counted = f"{tokens} tokens" if tokens is not None else "an answer"
     return ended("ok", f"{counted} in {total_s:.2f} s ({_end(reply)})")

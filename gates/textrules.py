@@ -28,6 +28,7 @@ _BLANKS: Final = re.compile(r"\n{40,}|\s{200,}")
 _PLAIN: Final = ".,;:!?'\"()-%\u2013\u2014\u2018\u2019\u201c\u201d"
 _EAST_ASIAN: Final = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "HANGUL"), "East Asian")
 _SALAD_PAIRS: Final = 5
+_ALIKE: Final = 6
 _COUNTED: Final = 40
 _COUNTED_CHARS: Final = 600
 _WORDS: Final = re.compile(r"[a-z']+")
@@ -176,6 +177,17 @@ def _short_loop(text: str) -> str | None:
         if row >= 5:
             return f"the word {word!r} {row} times in a row"
     return None
+
+
+def one_sign_only(text: str) -> str | None:
+    """Is `text` nothing but one character, six times or more? For answers of a few tokens, too short for shares.
+
+    Engines whose weights or cache are lost write "!!!!!!!!": the token with the number 0.
+    """
+    signs = "".join(text.split())
+    if len(signs) < _ALIKE or len(set(signs)) > 1:
+        return None
+    return f"the character {signs[0]!r} {len(signs)} times and nothing else"
 
 
 def stop_word_share(text: str) -> float:

@@ -201,7 +201,10 @@ def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 
 def retire_silent(state: State, seen: Seen, policy: Policy) -> Decision | None:
-    """Busy is not down: live is given up only when probes fail *and* its token counters stand still."""
+    """Busy is not down: live is given up only when probes fail *and* its token counters stand still.
+
+    An engine that writes garbage counts its tokens as if nothing were wrong: there the probes alone decide.
+    """
     if state.active is not None and state.active.phase is Phase.BAKING:
         return None  # the bake judges it
     for attempt in state.seat_attempts(state.live):
@@ -209,7 +212,12 @@ def retire_silent(state: State, seen: Seen, policy: Policy) -> Decision | None:
         if attempt.state is not AttemptState.READY or probe is None or probe.ok:
             continue
         still_s = seen.now.boot_s - max(probe.streak_since_s, probe.progress_at_s or 0.0)
-        if probe.streak >= policy.silent_probes and still_s >= policy.silent_s:
+        if probe.streak < policy.silent_probes:
+            continue
+        if probe.layer == "output":
+            why = f"{probe.layer}: {probe.sentence}, {probe.streak} probes in a row"
+            return Decision(act.Retire(attempt.id, hurry=True), why)
+        if still_s >= policy.silent_s:
             why = f"{probe.layer}: {probe.sentence}; no token for {still_s:.0f} s"
             return Decision(act.Retire(attempt.id, hurry=True), why)
     return None

@@ -38,7 +38,7 @@ class ProbeSeen:
     ok: bool
     at_s: float  # when it ended, boot time clock
     started_at_s: float
-    layer: str = "ok"  # host | process | port | http | generation | identity | timeout | ok
+    layer: str = "ok"  # host | process | port | http | generation | output | identity | timeout | ok
     sentence: str = ""
     ttft_s: float | None = None
     total_s: float | None = None  # the whole answer: of a fixed length, so that it can be compared

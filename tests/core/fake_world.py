@@ -21,6 +21,7 @@ class FakeProcess:
     life: Life = Life.RUNNING
     sentence: str = ""
     silent: bool = False
+    garbage: bool = False
     computing: bool = False  # its token counters move although no probe is answered
     stopping_until: float | None = None
     ttft_s: float = 0.1
@@ -102,6 +103,7 @@ class FakeWorld:
             process is not None
             and process.life in {Life.RUNNING, Life.STRAYS}  # without its shim an engine serves on
             and not process.silent
+            and not process.garbage
             and self.clock_s >= process.ready_s
         )
         now_s = min(self.clock_s, self.heard_until_s.get(name or "", self.clock_s))
@@ -118,12 +120,13 @@ class FakeWorld:
                 streak=3,
                 streak_since_s=now_s - 3,
             )
+        garbage = process is not None and process.garbage
         return ProbeSeen(
             False,
             now_s,
             now_s - 1,
-            "generation",
-            "no token",
+            "output" if garbage else "generation",
+            "the engine writes '!' only" if garbage else "no token",
             streak=5,
             streak_since_s=now_s - 100,
             progress_at_s=now_s if process is not None and process.computing else None,

@@ -151,6 +151,16 @@ def test_live_that_computes_and_does_not_answer_is_busy_not_down(box, release):
     assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
 
 
+def test_live_that_writes_garbage_is_replaced_however_busy_it_looks(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].garbage = True
+    box.world.processes["one-a-1"].computing = True
+    box.settle()
+    assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
+    assert "writes '!' only" in box.state.attempts["one-a-1"].why
+    assert box.running() == {"one@00000000"}
+
+
 def test_an_engine_whose_shim_was_killed_serves_on_and_somebody_is_told(box, release):
     box.finish(box.propose(release("one")))
     box.world.processes["one-a-1"].life = Life.STRAYS

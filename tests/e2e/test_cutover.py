@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import httpx
 import psutil
 import pytest
 
@@ -132,6 +133,27 @@ def test_live_engine_that_dies_is_started_again(stage, make, profile):
         return [a for a in attempts if a["id"] != first["id"] and a["state"] == "ready"]
 
     assert stage.until(revived, 60)
+
+
+def port_of(stage, attempt):
+    return next(a["port"] for a in stage.get("/v1/status")["live"]["attempts"] if a["id"] == attempt)
+
+
+def test_live_that_writes_garbage_after_a_sleep_is_started_again(stage, make, profile):
+    """Weights that did not come back whole: "!!!!!!!!", HTTP 200, and counters that move (vllm#29341)."""
+    one = make("one", "--fault", "bang-after-wake")
+    first = stage.finish(stage.propose(one, "one.yaml", gates=profile))["attempts"][0]["id"]
+    engine = f"http://127.0.0.1:{port_of(stage, first)}"
+    for path in ("/sleep?level=1", "/wake_up"):
+        assert httpx.post(engine + path, timeout=20).status_code == 200
+
+    def revived():
+        attempts = stage.get("/v1/status")["live"]["attempts"]
+        return [a for a in attempts if a["id"] != first and a["state"] == "ready"]
+
+    assert stage.until(revived, 60)
+    why = next(e["why"] for e in stage.get("/v1/events?limit=1000")["events"] if "nothing else" in e["why"])
+    assert "output: the engine writes the character '!'" in why
 
 
 def test_a_journal_that_is_lost_does_not_take_production_down(stage, make, profile, clients):

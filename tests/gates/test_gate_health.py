@@ -54,6 +54,7 @@ def half_an_answer(connection: socket.socket, request: bytes) -> None:
         (sse(FIRST, chunk({}, "stop"), END), "generation", "no token came out"),
         (sse(FIRST, chunk({"content": " \n"}, "stop"), END), "generation", "no token came out"),
         (sse(FIRST, chunk({"content": "Hi"}), DONE), "generation", "no finish_reason"),
+        (sse(FIRST, chunk({"content": "!!!!!!!!"}, "length"), END), "output", "'!' 8 times and nothing else"),
         (sse(b'data: {"error": {"message": "CUDA error"}}\n\n', DONE), "generation", "CUDA error"),
         (sse(chunk({"role": "assistant", "content": "Hi"}, "stop", model="other"), END), "identity", "'other'"),
         (replying("200 OK", "text/html", b"<html>Welcome to nginx</html>"), "http", "HTML page"),
