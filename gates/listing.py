@@ -169,7 +169,7 @@ def _brief(check: Check) -> dict[str, Any]:
         "group": check.group,
         "tier": str(check.tier),
         "modes": _modes(check),
-        "rule": check.rule.words,
+        "rule": check.rule_words,
         "catches": check.catches,
         "warns": check.warns,
     }

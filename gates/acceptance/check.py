@@ -98,7 +98,7 @@ Survey = Callable[["Asker", "Surroundings"], Awaitable["Surveyed"]]
 
 @dataclass(frozen=True)
 class Deterministic:
-    """No failure among `tries` variants, each asked streamed and whole. What only a server can do wrong.
+    """No failure among `tries` variants, each in every mode of its check: what only a server can do wrong.
 
     `persists`: a failing variant is asked twice more and counts only when two of the three fail (batching can flip a
     near-tie of a greedy answer once).
@@ -108,10 +108,12 @@ class Deterministic:
     persists: bool = False
     smoke_tries: int | None = None
 
-    @property
-    def words(self) -> str:
+    def words_in(self, modes: int) -> str:
+        """For a check of so many modes. With one, the attempt itself may ask more: what it asks says so."""
+        variants = "1 variant" if self.tries == 1 else f"{self.tries} variants"
+        both = ", each streamed and whole" if modes > 1 else ""
         twice = "; a variant counts as failed when two of three tries fail" if self.persists else ""
-        return f"no failure in {self.tries} variants, each streamed and whole{twice}"
+        return f"no failure in {variants}{both}{twice}"
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,11 @@ class Check:
     @property
     def group(self) -> str:
         return self.id[0]
+
+    @property
+    def rule_words(self) -> str:
+        """The rule of this check in words."""
+        return self.rule.words_in(len(self.modes)) if isinstance(self.rule, Deterministic) else self.rule.words
 
     def sample(self, number: int, seed: str, capability: Capability) -> Sample:
         """The try of this number: modes, switch and sampling go round independently of one another."""

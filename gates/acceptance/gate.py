@@ -243,7 +243,7 @@ class _Judgement:
             check.id,
             decision.verdict,
             decision.sentence,
-            rule=f"{check.holds} ({check.rule.words})",
+            rule=f"{check.holds} ({check.rule_words})",
             exchanges=shown,
             measurements=decision.measurements,
             warn=decision.warn,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gates.acceptance import register
+from gates.acceptance.check import Deterministic
 from gates.checklist import markdown
 from gates.invariants import RULES
 
@@ -36,3 +37,9 @@ def test_severity_and_place_are_those_of_the_run() -> None:
     assert "| warns |" in rows["F11"]
     assert "| shown |" in rows["J05t"]
     assert rows["O02"].endswith(r"| I\* |")
+
+
+def test_the_rule_of_a_check_says_how_its_variants_are_asked() -> None:
+    for check in register.checks():
+        if isinstance(check.rule, Deterministic):
+            assert ("each streamed and whole" in check.rule_words) == (len(check.modes) == 2), check.id
