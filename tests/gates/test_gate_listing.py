@@ -62,7 +62,7 @@ def test_the_list_as_json(capsys):
 def test_every_check_explains_itself(check):
     found = listing.explained(check.id)
     text = " ".join(drawn(listing.drawn_explanation(found)).split())
-    for part in (check.name, check.asks, check.holds, check.catches, check.rule.words, str(check.tier)):
+    for part in (check.name, check.asks, check.holds, check.catches, check.rule_words, str(check.tier)):
         assert " ".join(part.split()) in text
     assert found["means"].endswith(".")
     assert f"check: {check.id} reason:" in text
