@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.finish import allowed_tokens
@@ -18,7 +17,7 @@ _UNSEEN_TOKENS: Final = 24
 _UNSEEN_SHARE: Final = 0.5
 _CALL_TOKENS: Final = 32
 """Markers, braces and names around one call, in the wordiest of formats."""
-_ASCII: Final = re.compile(r"[\x00-\x7f]+")
+_DIGITS: Final = "0123456789"
 
 
 def breaches(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
@@ -67,10 +66,10 @@ def most_tokens(text: str) -> int:
     """
     if not text:
         return 0
-    plain = "".join(_ASCII.findall(text))
-    digits = sum(c.isdigit() for c in plain)
-    foreign_bytes = len(text.encode(errors="replace")) - len(plain)
-    return 2 + digits + (len(plain) - digits) // 2 + foreign_bytes
+    size_bytes = len(text.encode(errors="replace"))
+    plain = len(text) if text.isascii() else len(text.encode("ascii", errors="ignore"))
+    digits = sum(map(text.count, _DIGITS))
+    return 2 + digits + (plain - digits) // 2 + size_bytes - plain
 
 
 def _keys(arguments: str) -> int:

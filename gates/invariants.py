@@ -7,6 +7,7 @@ Two kinds of breaches. What only a server can do counts at once; what a model ma
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from gates import accounting, callrules, finish, markers, textrules
@@ -55,8 +56,7 @@ def breaches(reply: Reply, body: Mapping[str, Any], capability: Capability | Non
         return reply.breaches
     found = [*reply.breaches, *_identity(reply, body)]
     found += accounting.breaches(reply, body)
-    # A marker that the request itself holds may come back: somebody may ask what `<think>` means.
-    asked = json.dumps(body, ensure_ascii=False)
+    asked = _Asked(body)
     for choice in (reply, *reply.others):
         found += () if choice is reply else choice.breaches
         found += finish.breaches(choice, reply.usage, body, capability)
@@ -75,23 +75,40 @@ def _identity(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
     return [Breach("P17", f"the answer comes from model {reply.model!r}; {body.get('model')!r} was asked")]
 
 
-def _leaks(reply: Reply, asked: str) -> list[Breach]:
+class _Asked:
+    """The request as one text, written only when an answer holds a marker: somebody may ask what `<think>` means."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self._body = body
+
+    @cached_property
+    def text(self) -> str:
+        return json.dumps(self._body, ensure_ascii=False)
+
+    def leaked(self, text: str, table: tuple[str, ...]) -> str | None:
+        """The first marker of `table` that `text` holds and the request does not."""
+        if markers.OPENING.search(text) is None:
+            return None
+        return next((marker for marker in table if marker in text and marker not in self.text), None)
+
+
+def _leaks(reply: Reply, asked: _Asked) -> list[Breach]:
     places = [("content", reply.content, markers.ALL), ("reasoning", reply.reasoning, markers.THINKING)]
     for call in reply.calls:
         places += [("a tool's name", call.name, markers.ALL), ("a call id", call.id, markers.ALL)]
         places.append(("arguments", call.arguments, markers.ALL))
     found = []
     for where, text, table in places:
-        marker = markers.found(text, tuple(m for m in table if m not in asked))
+        marker = asked.leaked(text, table)
         if marker:
             found.append(Breach("P11", f"{where} holds {marker}: …{_around(text, marker)}…", by_model=True))
     return found
 
 
-def _swallowed_call(reply: Reply, asked: str) -> list[Breach]:
+def _swallowed_call(reply: Reply, asked: _Asked) -> list[Breach]:
     if reply.calls or reply.finish_reason != "stop":
         return []
-    marker = markers.found(reply.reasoning, tuple(m for m in markers.TOOLS if m not in asked))
+    marker = asked.leaked(reply.reasoning, markers.TOOLS)
     if marker is None:
         return []
     said = f"the reasoning holds {marker} and there is no call: …{_around(reply.reasoning, marker)}…"
@@ -106,13 +123,13 @@ def _last_question(body: Mapping[str, Any]) -> str:
 
 def _text_rules(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
     found = []
-    # Healthy source code breaks one rule now and then, but hardly ever two, and it does not run into max_tokens.
-    enough = 2 if reply.finish_reason != "length" and textrules.asks_for_code(_last_question(body)) else 1
     for where, text in (("content", reply.content), ("reasoning", reply.reasoning)):
         broken = list(textrules.degenerations(text)) if len(text) >= _FEWEST_CHARS else []
         if reply.finish_reason == "length" and (counting := textrules.counts_on(text)):
             broken.append(counting)
-        if len(broken) >= enough:
+        # Healthy source code breaks one rule now and then, but hardly ever two, and it does not run into max_tokens.
+        excused = len(broken) == 1 and reply.finish_reason != "length" and textrules.asks_for_code(_last_question(body))
+        if broken and not excused:
             found.append(Breach("O02", f"{where}: {broken[0]}", by_model=True))
     texts = [("content", reply.content), ("reasoning", reply.reasoning)]
     texts += [(f"the call of {call.name}", f"{call.name} {call.arguments}") for call in reply.calls]

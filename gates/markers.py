@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 # DeepSeek writes its control tokens with full-width bars and small blocks; named here, so that nobody confuses them.
@@ -88,8 +89,12 @@ CONTROL: Final = (
     f"<{_BAR}User{_BAR}>",
 )
 ALL: Final = THINKING + TOOLS + CONTROL
+OPENING: Final = re.compile(r"[<\[]|to=")
+"""How every marker begins: a text without it holds none."""
 
 
 def found(text: str, markers: tuple[str, ...] = ALL) -> str | None:
     """The first marker of the table that `text` holds."""
+    if OPENING.search(text) is None:
+        return None
     return next((marker for marker in markers if marker in text), None)

@@ -22,12 +22,17 @@ WINDOW_CHARS: Final = 800
 MIN_LETTERS: Final = 0.85
 MIN_STOP_WORDS: Final = 0.10
 
+_FEWEST_ALIKE: Final = 16
+_FEWEST_BLANKS: Final = 40
 # Rulers are drawn with these, and with the signs for boxes.
 _RUN: Final = re.compile(r"([^\s\-=_*#.~+|/\u2500-\u257f])\1{15,}|(.)\2{119,}", re.DOTALL)
 _BLANKS: Final = re.compile(r"\n{40,}|\s{200,}")
 _PLAIN: Final = ".,;:!?'\"()-%\u2013\u2014\u2018\u2019\u201c\u201d"
 _EAST_ASIAN: Final = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "HANGUL"), "East Asian")
 _SALAD_PAIRS: Final = 5
+_GRAM_SHARE: Final = 0.20
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_BYTE_TOKEN: Final = re.compile(r"<0x[0-9A-F]{2}>")
 _ALIKE: Final = 6
 _COUNTED: Final = 40
 _COUNTED_CHARS: Final = 600
@@ -60,20 +65,21 @@ def degeneration(text: str) -> str | None:
 
 def degenerations(text: str) -> Iterator[str]:
     """Every rule that `text` breaks, in words. Source code may break one of them and be well: rulers, embedded data."""
-    if _BLANKS.search(text):
+    collapsed = " ".join(text.split())
+    # Most texts are healthy: what a rule cannot do without is looked for first, where that is the cheaper question.
+    if len(text) - len(collapsed) >= _FEWEST_BLANKS - 1 and _BLANKS.search(text):
         yield "a run of blanks or newlines"
-    run = _RUN.search(text)
+    run = _RUN.search(text) if any(_FEWEST_ALIKE * sign in text for sign in set(text)) else None
     if run:
         yield f"the character {run.group()[0]!r} {len(run.group())} times in a row"
     if mixed := mixed_scripts(text):
         yield mixed
-    collapsed = " ".join(text.split())
     if len(collapsed) < 200:
         if loop := _short_loop(collapsed):
             yield loop
         return
-    share, gram = top_gram_share(collapsed)
-    if share >= 0.20:
+    share, gram = top_gram_share(collapsed) if _may_have_top_gram(collapsed) else (0.0, "")
+    if share >= _GRAM_SHARE:
         yield f"{share:.0%} of the text is made of {gram!r}"
     period = tail_period(collapsed)
     if period:
@@ -145,22 +151,35 @@ def top_gram_share(text: str, size: int = 5) -> tuple[float, str]:
     return count / sum(grams.values()), gram
 
 
+def _may_have_top_gram(text: str) -> bool:
+    """Only signs that are a fifth of the text can make up five that are: asked first, since counting fives is dear."""
+    least = _GRAM_SHARE * (len(text) - 4)
+    frequent = "".join(sign for sign, count in Counter(text).items() if count >= least)
+    return bool(frequent) and re.search(f"[{re.escape(frequent)}]{{5}}", text) is not None
+
+
 def tail_period(text: str, window: int = 600, longest: int = 200) -> int | None:
-    """The period of the last `window` characters when at least 95 % of them repeat."""
+    """The shortest period of the last `window` characters when at least 95 % of them repeat."""
     tail = text[-window:]
-    if _compressed(tail) > 0.60:
-        # Whatever repeats three times compresses further than this, and asking costs next to nothing.
-        return None
-    # Characters as single bytes: the exclusive or of two shifted copies is zero where they are equal. Different ones
-    # may look alike that way, so what seems to repeat is counted again.
-    data = bytes(ord(sign) % 251 for sign in tail)
-    for period in range(1, min(longest, len(tail) // 3) + 1):
-        compared = len(tail) - period
-        differences = int.from_bytes(data[:-period], "big") ^ int.from_bytes(data[period:], "big")
-        alike = differences.to_bytes(compared, "big").count(0)
-        if alike >= 0.95 * compared and sum(map(eq, tail, tail[period:])) >= 0.95 * compared:
-            return period
-    return None
+    most = min(longest, len(tail) // 3)
+    repeating = (p for p in _distances(tail, most) if sum(map(eq, tail, tail[p:])) >= 0.95 * (len(tail) - p))
+    return next(repeating, None)
+
+
+def _distances(tail: str, most: int) -> list[int]:
+    """How far apart equal eights of characters stand, up to `most`: no other number can be a period.
+
+    At most one character in twenty may differ, and the part behind `most` is two thirds of the whole: there are more
+    eights in it than characters that may differ, so some eight stands unchanged one period earlier.
+    """
+    found = set()
+    for start in range(most, len(tail) - 7, 8):
+        eight = tail[start : start + 8]
+        before = tail.rfind(eight, start - most, start + 7)
+        while before >= 0:
+            found.add(start - before)
+            before = tail.rfind(eight, start - most, before + 7)
+    return sorted(found)
 
 
 def _compressed(text: str) -> float:
@@ -204,13 +223,14 @@ def letter_share(text: str) -> float:
 
 def encoding_damage(text: str) -> str | None:
     """Bytes that were decoded wrongly somewhere on the way."""
-    if "\ufffd" in text:
+    foreign = not text.isascii()
+    if foreign and "\ufffd" in text:
         return "a replacement character (U+FFFD)"
-    if any("\ud800" <= c <= "\udfff" for c in text):
+    if foreign and _SURROGATE.search(text):
         return "half of a surrogate pair"
-    if re.search(r"<0x[0-9A-F]{2}>", text):
+    if _BYTE_TOKEN.search(text):
         return "a literal byte token"
-    pair = _MOJIBAKE.search(text)
+    pair = _MOJIBAKE.search(text) if foreign else None
     return f"mojibake ({pair.group()!r})" if pair else None
 
 
