@@ -119,6 +119,9 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--step-per-seq-ms", type=float, default=0.0, metavar="B")
     group.add_argument("--cliff-at", type=int, default=0, metavar="K", help="from K running requests on …")
     group.add_argument("--cliff-factor", type=float, default=4.0, metavar="F", help="… gaps are F times as long")
+    group.add_argument(
+        "--lockstep", action="store_true", help="engine steps: the chunks of all streams are due at the same instant"
+    )
     group.add_argument("--headers", choices=[h.value for h in Headers], help="default: late for sglang, else early")
     group.add_argument(
         "--realtime", action="store_true", help="real-time scheduling: exact on a busy machine too; as root"
@@ -151,6 +154,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         dialect=dialect,
         timing=_timing(options),
         headers=headers,
+        lockstep=options.lockstep,
         thinking=Thinking(options.thinking),
         thinking_switch=options.thinking_switch,
         keeps_reasoning=options.keeps_reasoning,

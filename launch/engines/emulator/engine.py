@@ -10,6 +10,7 @@ from . import mind
 from .connection import Connection
 from .faults import FaultPlan, FaultSetting, Situation
 from .generation import ENGINE_ERROR, Generation
+from .lockstep import Lockstep
 from .log import log, log_crash
 from .pacer import Pacer
 from .request import Asked, BadRequest
@@ -56,6 +57,7 @@ class Engine:
         self._running: set[Generation] = set()
         self._waiting: deque[Generation] = deque()
         self._prefixes = PrefixCache(settings.kv_tokens)
+        self._lockstep = Lockstep() if settings.lockstep else None
         self._ready_ns = 0
         self._woken = False
         self._last: Asked | None = None
@@ -132,6 +134,24 @@ class Engine:
         """Tokens that went through the model, prompts still being prefilled included: moves whenever work is done."""
         now_ns = time.monotonic_ns()
         return self.counters.ended_computed_tokens + sum(g.computed_tokens(now_ns) for g in self._running)
+
+    def first_step_ns(self, due_ns: int) -> int:
+        """When a prompt that is done at `due_ns` gives its first token."""
+        if self._lockstep is None:
+            return due_ns
+        timing = self.settings.timing
+        gap_ns = timing.gap_ns(self.running_count, timing.tokens_per_chunk)
+        return self._lockstep.first(due_ns, gap_ns, alone=self.running_count == 1)
+
+    def next_step_ns(self, due_ns: int, tokens: int, slowness: float) -> int:
+        """When the chunk after the one at `due_ns` is due; `tokens` ride on it."""
+        timing = self.settings.timing
+        if self._lockstep is None:
+            return due_ns + round(timing.gap_ns(self.running_count, tokens) * slowness)
+        # One step for all, so its length is not that of one stream's last, shorter group.
+        return self._lockstep.after(
+            due_ns, round(timing.gap_ns(self.running_count, timing.tokens_per_chunk) * slowness)
+        )
 
     def sleep(self, level: int) -> None:
         """Stop admitting requests; those that run go on, those that come wait."""

@@ -79,7 +79,7 @@ class Generation:
         uncached = self.asked.prompt_tokens - self.cached_tokens
         wait_ns = self._engine.settings.timing.first_token_ns(uncached) * self._slowness()
         self._admitted_ns = now_ns
-        self._first_due_ns = self._due_ns = now_ns + round(wait_ns)
+        self._first_due_ns = self._due_ns = self._engine.first_step_ns(now_ns + round(wait_ns))
         return self._due_ns
 
     def computed_tokens(self, now_ns: int) -> int:
@@ -107,8 +107,7 @@ class Generation:
             self._end(self._finish)
             return None
         self._prepare()
-        gap_ns = self._engine.settings.timing.gap_ns(self._engine.running_count, self._longest_group)
-        self._due_ns += round(gap_ns * self._slowness())
+        self._due_ns = self._engine.next_step_ns(self._due_ns, self._longest_group, self._slowness())
         return self._due_ns
 
     def lost(self) -> None:

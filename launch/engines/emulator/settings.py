@@ -89,6 +89,7 @@ class Settings:
     dialect: Dialect
     timing: Timing
     headers: Headers
+    lockstep: bool
     thinking: Thinking
     thinking_switch: str  # the one spelling of the switch that the model knows; "any": all of `THINKING_SWITCHES`
     keeps_reasoning: bool

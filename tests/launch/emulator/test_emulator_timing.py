@@ -142,3 +142,28 @@ def test_realtime_scheduling_is_taken_or_refused_in_one_sentence(start):
     else:
         assert engine.engine.process.returncode == 1
         assert "CAP_SYS_NICE" in engine.engine.log()
+
+
+def test_in_lockstep_the_chunks_of_all_streams_are_due_together(start, tmp_path: Path):
+    truth = tmp_path / "truth"
+    engine = start("--lockstep", "--ttft-ms", "30", "--itl-ms", "10", "--truth", str(truth))
+    threads = [
+        threading.Thread(target=engine.events, kwargs={"text": f"{n}", "max_tokens": 30 + n, "ignore_eos": True})
+        for n in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    requests = until(lambda: len(truth_of(truth)) == 6 and truth_of(truth))
+    dues = [[line["due_ns"] for line in lines if "due_ns" in line] for lines in requests.values()]
+    steps = sorted({due for stream in dues for due in stream})
+    # Whoever runs takes part in every step: a stream's chunks are neighbours among all steps there were.
+    for stream in dues:
+        begin = steps.index(stream[0])
+        assert stream == steps[begin : begin + len(stream)]
+    assert all(after - before >= 10 * NS_PER_MS for before, after in pairwise(steps))
+    assert all(
+        first >= lines[0]["arrived_ns"] + 30 * NS_PER_MS
+        for lines, (first, *_) in zip(requests.values(), dues, strict=True)
+    )
