@@ -78,16 +78,25 @@ class _Run:
     async def all(self, series: Sequence[Series]) -> None:
         try:
             await together(self._one(each) for each in series)
-            await judge_every_answer(self._trial, self._asker, smoke=False)
         except (SilentError, DeadlineError) as end:
             # What was seen before counts all the same.
             await judge_every_answer(self._trial, None, smoke=False)
             if isinstance(end, DeadlineError):
                 raise
-            self._trial.check("silent", VerdictKind.FAIL, f"the engine does not answer any more: {end}")
+            said = f"the engine does not answer any more: {end}"
+            self._trial.check("silent", VerdictKind.FAIL, said, exchanges=[end.exchange])
+        else:
+            await self._judge_every_answer()
         finally:
             self._trial.measurements["requests"] = self._asker.requests
             self._asker.close()
+
+    async def _judge_every_answer(self) -> None:
+        try:
+            await judge_every_answer(self._trial, self._asker, smoke=False)
+        except SilentError as end:
+            said = f"the engine does not answer any more: {end}"
+            self._trial.check("silent", VerdictKind.FAIL, said, exchanges=[end.exchange])
 
     async def _one(self, series: Series) -> None:
         """Ask as long as the plan wants more; what counts is the order of the asks, not that of the answers."""

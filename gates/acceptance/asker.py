@@ -31,6 +31,11 @@ _SILENT_AFTER: Final = 6
 class SilentError(Exception):
     """The engine does not answer any more: more questions would only burn the deadline."""
 
+    def __init__(self, last: Answer) -> None:
+        super().__init__(last.first_problem or "no answer")
+        self.exchange = last.exchange
+        """The last of the answers that did not come: the evidence."""
+
 
 class BlockedError(Exception):
     """Something blocks already, and this run wants to know no more."""
@@ -240,7 +245,7 @@ class Asker:
         lost = any(breach.rule == "P08" for breach in answer.breaches) and not answer.reply.answered
         self._silent = self._silent + 1 if lost else 0
         if self._silent >= max(_SILENT_AFTER, self.concurrency):
-            raise SilentError(answer.first_problem or "no answer")
+            raise SilentError(answer)
 
 
 _GUARDED: Final = (400, 401, 403, 404)

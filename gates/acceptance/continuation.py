@@ -156,7 +156,7 @@ async def go_on(
                 answers = await _went_on(asker, sample, conversation)
             except SilentError as silent:
                 outcome.done += 1
-                outcome.broken.append((str(silent), ()))
+                outcome.broken.append((str(silent), (silent.exchange,)))
                 return
         broken = next((said for answer, _ in answers if (said := status_problem(answer))), None)
         wrong = next((said for _, said in answers if said), None)
