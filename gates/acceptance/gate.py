@@ -17,6 +17,7 @@ from gates.acceptance.decide import Decision, decide
 from gates.acceptance.door import knock
 from gates.acceptance.every_answer import judge_every_answer
 from gates.acceptance.rerun import MAX_RERUNS, look_into
+from gates.acceptance.spoiled import read_spoiled
 from gates.acceptance.survey import Surroundings
 from gates.acceptance.together import together
 from gates.acceptance.tries import run_tries
@@ -29,6 +30,7 @@ from gates.waivers import read_waivers
 
 if TYPE_CHECKING:
     from gates.acceptance.check import Check
+    from gates.acceptance.spoiled import Spoiled
     from gates.acceptance.tries import Tries
     from gates.contract import Verdict
     from gates.trial import Trial
@@ -136,7 +138,8 @@ class _Judgement:
             await self._measure_production()
             await self._ask()
         except SilentError as silent:
-            self.trial.check("silent", VerdictKind.FAIL, f"the engine does not answer any more: {silent}")
+            said = f"the engine does not answer any more: {silent}"
+            self.trial.check("silent", VerdictKind.FAIL, said, exchanges=[silent.exchange])
         finally:
             self.trial.measurements |= {"checks": self.figures, "requests": self.asker.requests}
             self.asker.close()
@@ -178,17 +181,25 @@ class _Judgement:
             for group in _batches(self.chosen):
                 await together(self._one(check) for check in group)
                 await self._look_into_failures()
-            await judge_every_answer(self.trial, self.asker, smoke=smoke)
         except BlockedError:
             self.asker.stop_early = False
             await self._look_into_failures()
-            await judge_every_answer(self.trial, None, smoke=smoke)
+            await judge_every_answer(self.trial, self.asker, smoke=smoke, blocked=True, live=self.live)
         except (SilentError, DeadlineError):
             # What was seen before counts all the same.
             for check, tries, decision in self.failing:
                 self._conclude(check, decision, _evidence(tries))
             await judge_every_answer(self.trial, None, smoke=smoke)
             raise
+        else:
+            self.asker.stop_early = False
+            before = self._spoiled_before()
+            await judge_every_answer(self.trial, self.asker, smoke=smoke, live=self.live, before=before)
+
+    def _spoiled_before(self) -> Spoiled | None:
+        """What production showed in an earlier run; another tier asks in other proportions."""
+        shown = self.surroundings.baseline
+        return read_spoiled(shown.get("rules")) if shown.get("tier") == self.settings.tier else None
 
     async def _one(self, check: Check) -> None:
         if check.survey is not None:

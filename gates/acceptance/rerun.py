@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gates.acceptance.check import Skip
+from gates.acceptance.asker import SilentError
+from gates.acceptance.check import NONCE, Sample, Skip
 from gates.acceptance.tries import Try, attempt
+from gates.trial import CannotJudgeError, WrongModelError
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
-    from gates.acceptance.check import Check, Sample
+    from gates.acceptance.check import Check
+    from gates.trial import Answer
 
 _BELOW: Final = "below the parsers: chat template, weights or kernels, or the model itself"
 MAX_RERUNS: Final = 10
@@ -33,37 +37,101 @@ class Rerun:
 async def look_into(check: Check, failing: Try, asker: Asker, live: Asker | None) -> tuple[list[Rerun], str]:
     """The five re-runs, one after the other with nothing else under way, and the layer in words."""
     sample = failing.sample
-    reruns = []
     switch = asker.capability.thinking == "switch"
-    ways = (
-        ("the other mode", sample.asked(streamed=not sample.streamed, salt="mode"), asker, None),
-        (
-            "thinking off",
-            sample.asked(thinking=False, salt="off"),
-            asker,
-            None if switch and sample.thinking is not False else "there is no switch, or it was off",
-        ),
-        ("alone", sample.asked(salt="alone"), asker, None),
-        ("the same once more, warm", sample.asked(), asker, None),
-        ("on production", sample.asked(salt="live"), live, None if live else "no live endpoint is known"),
-    )
-    for name, asked, where, why_not in ways:
-        if why_not is not None or where is None:
-            reruns.append(Rerun(name, why_not=why_not))
-        else:
-            reruns.append(await _again(check, where, asked, name))
+
+    def asked(where: Asker, **how: Any) -> _Ask:
+        return lambda: _tried(check, where, sample.asked(**how))
+
+    ways: list[_Way] = [
+        ("the other mode", asked(asker, streamed=not sample.streamed, salt="mode")),
+        ("thinking off", asked(asker, thinking=False, salt="off") if switch and sample.thinking is not False else _OFF),
+        ("alone", asked(asker, salt="alone")),
+        ("the same once more, warm", asked(asker)),
+        (_PRODUCTION, asked(live, salt="live") if live is not None else _NO_LIVE),
+    ]
+    reruns = [await _again(name, way, came=not failing.lost) for name, way in ways]
     found = layer(reruns, streamed=sample.streamed)
     if found == _BELOW and (failing.lost or not failing.answers):
-        found = "the server, or the way to it: it is the same however it is asked"
+        found = _SERVER
     return reruns, found
 
 
-async def _again(check: Check, asker: Asker, sample: Sample, name: str) -> Rerun:
+async def look_into_answer(rule: str, answer: Answer, asker: Asker, live: Asker | None) -> tuple[list[Rerun], str]:
+    """The same for a rule for every answer: the request behind `answer`, and whether the rule is broken again."""
+    body, streamed = answer.body, bool(answer.body.get("stream"))
+    silent = asker.capability.thinking_off
+    switched = asker.capability.thinking == "switch" and any(body.get(key) != value for key, value in silent.items())
+
+    def asked(number: int, where: Asker, changed: Mapping[str, Any]) -> _Ask:
+        return lambda: _broken(rule, where, changed, number)
+
+    ways: list[_Way] = [
+        ("the other mode", asked(0, asker, renewed(in_mode(body, streamed=not streamed), "mode"))),
+        ("thinking off", asked(1, asker, renewed({**body, **silent}, "off")) if switched else _OFF),
+        ("alone", asked(2, asker, renewed(body, "alone"))),
+        ("the same once more, warm", asked(3, asker, body)),
+        (_PRODUCTION, asked(4, live, renewed({**body, "model": live.model}, "live")) if live is not None else _NO_LIVE),
+    ]
+    reruns = [await _again(name, way, came=answer.reply.answered) for name, way in ways]
+    found = layer(reruns, streamed=streamed)
+    # What only a server can do is not in the weights.
+    certain = any(breach.rule == rule for breach in answer.certain)
+    return reruns, _SERVER if found == _BELOW and certain else found
+
+
+def in_mode(body: Mapping[str, Any], *, streamed: bool) -> Mapping[str, Any]:
+    """The same request, streamed or whole."""
+    bare = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+    return bare | {"stream": True, "stream_options": {"include_usage": True}} if streamed else bare
+
+
+def renewed(body: Mapping[str, Any], salt: str) -> Mapping[str, Any]:
+    """The same request with other nonces, so that no cache knows it."""
+    text = NONCE.sub(
+        lambda found: Sample("again", 0, found[0], streamed=False, greedy=False, salt=salt).nonce,
+        json.dumps(body, ensure_ascii=False),
+    )
+    again: dict[str, Any] = json.loads(text)
+    return again
+
+
+_Ask = Callable[[], Awaitable[tuple[str | None, bool]]]
+"""Asks; returns what is wrong, or None, and whether an answer came at all."""
+_Way = tuple[str, _Ask | str]
+"""A name, and how to ask or why it is not asked."""
+_PRODUCTION: Final = "on production"
+_OFF: Final = "there is no switch, or it was off"
+_NO_LIVE: Final = "no live endpoint is known"
+_SERVER: Final = "the server, or the way to it: it is the same however it is asked"
+
+
+async def _tried(check: Check, asker: Asker, sample: Sample) -> tuple[str | None, bool]:
+    again = await attempt(check, asker, sample)
+    return again.problem, not again.lost
+
+
+async def _broken(rule: str, asker: Asker, body: Mapping[str, Any], number: int) -> tuple[str | None, bool]:
+    sample = Sample(f"{rule}.layer", number, "again", streamed=bool(body.get("stream")), greedy=False)
+    async with asker.slot():
+        again = await asker.send(sample, body)
+    return next((breach.sentence for breach in again.breaches if breach.rule == rule), None), again.reply.answered
+
+
+async def _again(name: str, way: _Ask | str, *, came: bool) -> Rerun:
+    if isinstance(way, str):
+        return Rerun(name, why_not=way)
     try:
-        again = await attempt(check, asker, sample)
+        problem, answered = await way()
     except Skip as skip:
         return Rerun(name, why_not=str(skip))
-    return Rerun(name, again.problem)
+    except (SilentError, CannotJudgeError, WrongModelError) as error:
+        if name != _PRODUCTION:
+            raise
+        return Rerun(name, why_not=f"production does not answer: {error}")
+    if name == _PRODUCTION and came and not answered:
+        # That production cannot be reached does not make this engine's wrong answer right.
+        return Rerun(name, why_not=f"production does not answer: {problem}")
+    return Rerun(name, problem)
 
 
 def layer(reruns: list[Rerun], *, streamed: bool) -> str:
