@@ -34,6 +34,7 @@ from gates.acceptance import (
     structured,
     thinking,
     thinking_edges,
+    token_count,
     tool_lists,
 )
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 ALL: Final[tuple[Check, ...]] = (
     *protocol.CHECKS,
+    *token_count.CHECKS,
     *arithmetic.CHECKS,
     *prompt_vector.CHECKS,
     *calls.CHECKS,

@@ -34,10 +34,10 @@ def answer_in_reasoning(answer: Answer, scene: Scene) -> Answer:
 
 
 def answer_dup(answer: Answer, scene: Scene) -> Answer:
-    """The answer stands in the reasoning too."""
+    """The answer stands in the reasoning too. The model wrote it once, and once its tokens are counted."""
     del scene
     content = tuple(answer.content)
-    return replace(answer, reasoning=chain(answer.reasoning, content), content=content)
+    return replace(answer, reasoning=chain(answer.reasoning, ("".join(content),)), content=content)
 
 
 def tool_in_reasoning(answer: Answer, scene: Scene) -> Answer:
