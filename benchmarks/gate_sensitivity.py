@@ -1,190 +1,195 @@
 """How sensitive is the acceptance gate? One row per fault of the emulated engine, none averaged away.
 
-    python benchmarks/gate_sensitivity.py                       # a slice: every fault once, few seeds
-    python benchmarks/gate_sensitivity.py --seeds 40 --jobs 2   # the campaign
+    python benchmarks/gate_sensitivity.py                                   # a slice: every row once
+    python benchmarks/gate_sensitivity.py --campaign --json runs.jsonl      # the campaign
+    python benchmarks/gate_sensitivity.py --campaign --json runs.jsonl --resume    # what is left of it
+    python benchmarks/gate_sensitivity.py --table runs.jsonl                # its tables, without a run
     python benchmarks/gate_sensitivity.py --only args-tail-cut,think-in-content
 
-Four measures: each fault in every request must be blocked, by the check that should see it; each wire fault in one of
-twenty requests must be blocked in 95 % of seeds; a healthy engine must never be; a model that is right often enough
-must pass, and one that is not must be blocked. Prints Markdown tables; `--json FILE` keeps every single run.
+Four measures: each fault in every answer must be blocked, by a check that should see it; each wire fault in one of
+twenty answers must be blocked in 95 % of seeds; a healthy engine must never be; a model that is right often enough
+must pass, and one that is not must be blocked. Prints Markdown tables and all that did not end as it must.
+
+`--json` keeps every run as a line of its own, with a digest of the code of the gate and of the emulated engine.
+`--resume` counts the runs in that file and does the others. Runs of other code stay in the file and count for nothing:
+they say how sensitive some other gate was. `--any-code` counts them all the same.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import signal
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from statistics import median
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests" / "acceptance")]
+from campaign_runs import CAMPAIGN, MEASURES, Done, Job, RunsFile, append, digest_of_code, known, planned, run
+from campaign_table import shortfalls, tables
 
-from mutation import (  # noqa: E402 - the path above leads there
-    DIALECTS,
-    MODELS,
-    Mutant,
-    Outcome,
-    judge,
-    mutants,
-    targets,
-)
-
-from gates.statistics import wilson_lower  # noqa: E402
+_SAY_EVERY_S = 60.0
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run of the gate. `measure`: full, fraction, healthy or model."""
+class Progress:
+    """On a terminal one line that changes, elsewhere one line a minute: how many, how long, what is left."""
 
-    measure: str
-    name: str
-    dialect: str
-    seed: int
-    faults: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
+    def __init__(self, todo: int) -> None:
+        self._todo = todo
+        self._started_s = self._said_s = time.monotonic()
+        self._terminal = sys.stderr.isatty()
+
+    def show(self, done: int, wrong: int) -> None:
+        now_s = time.monotonic()
+        if not self._terminal and now_s - self._said_s < _SAY_EVERY_S and done < self._todo:
+            return
+        self._said_s = now_s
+        passed_s = now_s - self._started_s
+        left_s = passed_s / done * (self._todo - done)
+        line = f"{done} of {self._todo} runs in {_minutes(passed_s)}, about {_minutes(left_s)} left; {wrong} wrong"
+        sys.stderr.write(f"\r{line}\033[K" if self._terminal else f"{line}\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._terminal:
+            sys.stderr.write("\n")
 
 
-@dataclass(frozen=True)
-class Done:
-    job: Job
-    outcome: Outcome
-    aimed: tuple[str, ...] = ()
-    """What blocked in a run of only those checks that should see the fault."""
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
 
 
-def run(job: Job) -> Done:
-    """Smoke first, as a rollout does; what that lets through goes to standard. Then: does the right check see it?"""
-    if job.measure != "full":
-        stop = job.measure != "healthy"
-        return Done(
-            job, judge("standard", job.seed, *job.faults, dialect=job.dialect, flags=job.flags, stop_early=stop)
+def runs_of(todo: list[Job], workers: int) -> Iterator[Done]:
+    """Each run as it ends; Ctrl-C ends the campaign, and what is running then is not kept."""
+    if not todo:
+        return
+    # Workers leave Ctrl-C to us: a gate that is interrupted would look like one that broke.
+    with ProcessPoolExecutor(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+        futures = [pool.submit(run, job) for job in todo]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def campaign(arguments: argparse.Namespace) -> list[Done]:
+    """All runs that count: those of the file, then the new ones."""
+    jobs = planned(tuple(arguments.measures), arguments.seeds, arguments.first_seed, arguments.only)
+    digest = digest_of_code()
+    kept = _kept(arguments, digest, set(jobs)) if arguments.resume else []
+    known_jobs = {one.job for one in kept}
+    todo = [job for job in jobs if job not in known_jobs]
+    done = list(kept)
+    progress = Progress(len(todo))
+    fresh: list[Done] = []
+    wrong = 0
+    try:
+        for one in runs_of(todo, arguments.jobs):
+            fresh.append(one)
+            if arguments.json:
+                append(arguments.json, digest, one)
+            wrong += bool(shortfalls([one])) and one.job.measure in ("full", "healthy")
+            progress.show(len(fresh), wrong)
+    except KeyboardInterrupt:
+        progress.end()
+        hint = " --resume goes on from here" if arguments.json else " nothing was kept: --json FILE keeps every run"
+        print(f"interrupted after {len(fresh)} of {len(todo)} runs;{hint}\n")
+    else:
+        progress.end()
+    return done + fresh
+
+
+def _kept(arguments: argparse.Namespace, digest: str, jobs: set[Job]) -> list[Done]:
+    """The runs that the file holds of these jobs; says what it holds beside them."""
+    if not arguments.json.exists():
+        return []
+    file = RunsFile.read(arguments.json)
+    kept = [one for one in file.of(None if arguments.any_code else digest) if one.job in jobs]
+    said = f"{arguments.json}: {len(kept)} of these {len(jobs)} runs are there"
+    other = sum(code != digest for code, _ in file.runs)
+    if other and arguments.any_code:
+        said += f"; {other} runs are of other code and count too (--any-code)"
+    elif other:
+        said += f"; {other} runs are of other code than {digest} and are done again (--any-code would count them)"
+    print(said + (f"; {file.unreadable} lines cannot be read" if file.unreadable else ""), file=sys.stderr)
+    return kept
+
+
+def from_file(path: Path, *, any_code: bool) -> tuple[list[Done], str]:
+    """The runs of the newest code in the file, and a sentence on the others."""
+    file = RunsFile.read(path)
+    digests = list(file.digests())
+    if not digests:
+        sys.exit(f"--table: {path} holds no run")
+    newest = file.runs[-1][0]
+    done = file.of(None if any_code else newest)
+    said = f"{len(done)} runs of the code {newest}"
+    others = sum(code != newest for code, _ in file.runs)
+    if others and any_code:
+        said = f"{len(done)} runs of {len(digests)} states of the code"
+    elif others:
+        said += f"; {others} runs of other code are left out (--any-code counts them)"
+    return done, said + (f"; {file.unreadable} lines cannot be read" if file.unreadable else "")
+
+
+def _report(done: list[Done], said: str) -> int:
+    print(tables(done))
+    wrong = shortfalls(done)
+    print(f"\n{said}; {len(wrong)} findings" + (":" if wrong else ""))
+    for line in wrong:
+        print(f"- {line[:400]}")
+    return 1 if wrong else 0
+
+
+def _seeds(text: str) -> Mapping[str, int]:
+    """`40`, or `full=40,fraction=40,healthy=100,model=300`; what is not named has one."""
+    if text.isdigit():
+        return dict.fromkeys(MEASURES, int(text))
+    pairs = dict(pair.partition("=")[::2] for pair in text.split(","))
+    if not set(pairs) <= set(MEASURES) or not all(value.isdigit() for value in pairs.values()):
+        raise argparse.ArgumentTypeError(
+            f"expected a number, or MEASURE=NUMBER,… of {', '.join(MEASURES)}, not {text!r}"
         )
-    first = judge("smoke", job.seed, *job.faults, dialect=job.dialect)
-    if not first.blocked:
-        first = judge("standard", job.seed, *job.faults, dialect=job.dialect, stop_early=True)
-    mutant = next(m for m in mutants() if m.fault == job.name)
-    if mutant.harmless:
-        return Done(job, first)
-    aimed = judge("extended", job.seed, *job.faults, dialect=job.dialect, checks=list(targets(mutant)))
-    return Done(job, first, aimed.blocking)
+    return dict.fromkeys(MEASURES, 1) | {name: int(value) for name, value in pairs.items()}
 
 
-def jobs(arguments: argparse.Namespace) -> list[Job]:
-    only = set(filter(None, arguments.only.split(",")))
-    chosen = [m for m in mutants() if not only or m.fault in only]
-    unknown = only - {m.fault for m in mutants()}
+def _faults(text: str) -> frozenset[str]:
+    only = frozenset(filter(None, text.split(",")))
+    unknown = only - set(known())
     if unknown:
-        sys.exit(f"--only: there is no fault {min(unknown)!r}; names as `cutover emulate --list-faults` spells them")
-    found: list[Job] = []
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    if "full" in arguments.measures:
-        found += [Job("full", m.fault, "vllm", s, (m.spelled(),)) for m in chosen for s in seeds]
-    if "fraction" in arguments.measures:
-        wire = [m for m in chosen if m.wire]
-        found += [Job("fraction", m.fault, "vllm", s, (m.spelled(0.05),)) for m in wire for s in seeds]
-    if "healthy" in arguments.measures and not only:
-        found += [Job("healthy", d, d, s) for d in DIALECTS for s in seeds]
-    if "model" in arguments.measures and not only:
-        found += [Job("model", model.name, "vllm", s, flags=model.flags) for model in MODELS for s in seeds]
-    return found
-
-
-def table(done: list[Done]) -> str:
-    """Markdown, one row per fault, dialect or model."""
-    rows = ["| measure | what | blocked | by | requests until then | expected |", "|---|---|---|---|---|---|"]
-    known = {m.fault: m for m in mutants()}
-    by_row: dict[tuple[str, str], list[Done]] = {}
-    for one in done:
-        by_row.setdefault((one.job.measure, one.job.name), []).append(one)
-    for (measure, name), ran in by_row.items():
-        mutant = known.get(name)
-        blocked = [one.outcome for one in ran if one.outcome.blocked]
-        seen = sum(mutant is not None and _seen(one, mutant) for one in ran)
-        checks = sorted({check for one in blocked for check in one.blocking})
-        bound = f" (≥ {wilson_lower(len(blocked), len(ran)):.0%})" if len(ran) >= 10 else ""
-        right = f", {seen} by the right check" if mutant is not None and measure == "full" else ""
-        requests = f"{median(one.requests for one in blocked):.0f}" if blocked else ""
-        rows.append(
-            f"| {measure} | {name} | {len(blocked)} of {len(ran)}{bound}{right} | {', '.join(checks[:6])} | {requests} "
-            f"| {_expectation(measure, mutant, name)} |"
+        raise argparse.ArgumentTypeError(
+            f"there is no fault {min(unknown)!r}; `cutover emulate --list-faults` lists them"
         )
-    return "\n".join(rows)
-
-
-def _seen(one: Done, mutant: Mutant) -> bool:
-    return any(found.startswith(tuple(mutant.seen_by)) for found in (*one.aimed, *one.outcome.blocking))
-
-
-def _expectation(measure: str, mutant: Mutant | None, name: str) -> str:
-    if measure == "healthy":
-        return "never blocked"
-    if measure == "model":
-        return next(model.expectation for model in MODELS if model.name == name)
-    if mutant is None or mutant.harmless:
-        return "not blocked: healthy, or a warning"
-    return f"blocked by {', '.join(sorted(mutant.seen_by))}"
-
-
-def _weak_rows(done: list[Done]) -> list[str]:
-    """Faults in one of twenty answers that were blocked in less than 95 % of seeds."""
-    ran: dict[str, list[bool]] = {}
-    for one in done:
-        if one.job.measure == "fraction":
-            ran.setdefault(one.job.name, []).append(one.outcome.blocked)
-    return [f"fraction {name}: {sum(b)} of {len(b)}" for name, b in ran.items() if sum(b) < 0.95 * len(b)]
-
-
-def _shortfalls(done: list[Done]) -> list[str]:
-    """Every single run that did not end as it must."""
-    known = {m.fault: m for m in mutants()}
-    wrong = []
-    for one in done:
-        mutant = known.get(one.job.name)
-        where = f"{one.job.measure} {one.job.name} seed {one.job.seed}"
-        if one.job.measure == "healthy" and one.outcome.verdict != "pass":
-            wrong.append(f"{where}: {one.outcome.verdict}, {one.outcome.sentence}")
-        if one.job.measure == "full" and mutant is not None:
-            if mutant.harmless and one.outcome.blocked:
-                wrong.append(f"{where}: blocked by {one.outcome.blocking}, and it is harmless")
-            if not mutant.harmless and not one.outcome.blocked:
-                wrong.append(f"{where}: {one.outcome.verdict}, not blocked ({one.outcome.sentence})")
-            if not mutant.harmless and not _seen(one, mutant):
-                wrong.append(
-                    f"{where}: not seen by {sorted(mutant.seen_by)}, but by {one.aimed or one.outcome.blocking}"
-                )
-    return wrong
+    return only
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=_seeds, default=_seeds("1"), metavar="N", help="or MEASURE=N,MEASURE=N")
+    parser.add_argument("--campaign", action="store_const", const=CAMPAIGN, dest="seeds", help=f"as many as {CAMPAIGN}")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", default="", metavar="FAULT,FAULT")
-    parser.add_argument("--measures", nargs="+", default=["full", "fraction", "healthy", "model"])
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--only", type=_faults, default=frozenset(), metavar="FAULT,FAULT")
+    parser.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append every run to it")
+    parser.add_argument("--resume", action="store_true", help="count the runs in that file, do the others")
+    parser.add_argument("--any-code", action="store_true", help="count runs of other code as well")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="only print the tables of this file")
     arguments = parser.parse_args()
-    todo = jobs(arguments)
+    if arguments.table:
+        if not arguments.table.is_file():
+            parser.error(f"--table: there is no file {arguments.table}")
+        return _report(*from_file(arguments.table, any_code=arguments.any_code))
+    if arguments.resume and not arguments.json:
+        parser.error("--resume needs --json FILE, which holds the runs that are there")
+    if arguments.json and not arguments.resume and arguments.json.exists():
+        parser.error(f"{arguments.json} is there already; --resume goes on with it, another name begins anew")
     started_s = time.monotonic()
-    done: list[Done] = []
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        for one in pool.map(run, todo):
-            done.append(one)
-            if sys.stderr.isatty():
-                left = (time.monotonic() - started_s) / len(done) * (len(todo) - len(done))
-                sys.stderr.write(f"\r{len(done)} of {len(todo)}, about {left:.0f} s left \033[K")
-    print(table(done))
-    wrong = [*_shortfalls(done), *_weak_rows(done)]
-    print(f"\n{len(done)} runs in {time.monotonic() - started_s:.0f} s; {len(wrong)} did not end as they must")
-    for line in wrong:
-        print(f"- {line[:400]}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(one) for one in done], indent=1))
-    return 1 if wrong else 0
+    done = campaign(arguments)
+    return _report(done, f"{len(done)} runs, {_minutes(time.monotonic() - started_s)}")
 
 
 if __name__ == "__main__":
