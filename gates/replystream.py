@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gates.replyparts import (
     Reply,
@@ -20,7 +21,53 @@ from gates.sse import StrayLine, events
 from gates.toolwire import Breach, ToolStream
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gates.wire import Exchange
+
+
+class _Likeness(NamedTuple):
+    """The bytes around the text of a plain chunk. What differs from it in nothing but the text needs no parser."""
+
+    head: bytes
+    tail: bytes
+    name: str
+    choice: _Choice
+
+    @classmethod
+    def of(cls, data: bytes, chunk: dict[str, Any], choices: Mapping[int, _Choice]) -> _Likeness | None:
+        """None unless the chunk is nothing but a piece of one choice's text."""
+        if chunk.get("usage") or len(chunk["choices"]) != 1:
+            return None
+        choice = chunk["choices"][0]
+        said = {name: value for name, value in (choice.get("delta") or {}).items() if value and name != "role"}
+        texts = _TEXT.findall(data)
+        if choice.get("finish_reason") is not None or len(said) != 1 or len(texts) != 1:
+            return None
+        [(name, value)] = said.items()
+        found = _TEXT.search(data)
+        if found is None or found[1].decode() != name or value != _unquoted(found[2]):
+            return None
+        return cls(data[: found.start(2)], data[found.end(2) :], name, choices[choice.get("index", 0)])
+
+    def text(self, data: bytes) -> str | None:
+        """The text of another chunk of this likeness."""
+        if data.startswith(self.head) and data.endswith(self.tail) and len(data) >= len(self.head) + len(self.tail):
+            return _unquoted(data[len(self.head) : len(data) - len(self.tail)])
+        return None
+
+
+_TEXT: Final = re.compile(rb'"(content|reasoning|reasoning_content)"\s*:\s*"((?:[^"\\]|\\.)*)"')
+
+
+def _unquoted(data: bytes) -> str | None:
+    """What stands between the quotes of a JSON string; None when that is not a whole string."""
+    try:
+        text = data.decode()
+        plain = text.isprintable() and '"' not in text and "\\" not in text
+        return text if plain else str(json.loads(f'"{text}"'))
+    except ValueError:
+        return None
 
 
 @dataclass
@@ -56,6 +103,14 @@ class _Choice:
         self.content.append(content)
         self.reasoning.append(reasoning)
         return bool(content or reasoning or called)
+
+    def go_on(self, name: str, text: str) -> bool:
+        """`take` for a delta that is nothing but text."""
+        if name != "content" or self.finishes:
+            return self.take({name: text}, None)
+        self.spoken = self.spoken or bool(text.strip())
+        self.content.append(text)
+        return bool(text)
 
     def judge_end(self) -> None:
         """Rules that need the whole stream."""
@@ -104,6 +159,7 @@ class StreamReader:
     done: bool = False
     error: bool = False
     chunks: int = 0
+    _alike: _Likeness | None = None
 
     def read(self, exchange: Exchange) -> Reply:
         """Never raises."""
@@ -124,6 +180,12 @@ class StreamReader:
         if self.done:
             self._broken("P01", "something follows [DONE]")
             return
+        alike = self._alike
+        if alike is not None and (text := alike.text(data)) is not None:
+            self.chunks += 1
+            if alike.choice.go_on(alike.name, text):
+                self.token_times_s.append(at_s)
+            return
         if data.strip() == b"[DONE]":
             self.done = True
             return
@@ -137,9 +199,9 @@ class StreamReader:
             self.error = True
             self._broken("P08", f"an error inside the stream: {error_text(data)}")
         else:
-            self._chunk(at_s, chunk)
+            self._chunk(at_s, data, chunk)
 
-    def _chunk(self, at_s: float, chunk: dict[str, Any]) -> None:
+    def _chunk(self, at_s: float, data: bytes, chunk: dict[str, Any]) -> None:
         self.chunks += 1
         self.ids.add(str(chunk.get("id")))
         if chunk.get("object") != "chat.completion.chunk":
@@ -150,8 +212,10 @@ class StreamReader:
         if not isinstance(choices, list):
             self._broken("P01", "a chunk has no list of choices")
             return
+        known = len(self.breaches)
         for choice in choices:
             self._take(at_s, choice)
+        self._alike = _Likeness.of(data, chunk, self.choices) if len(self.breaches) == known else None
 
     def _take(self, at_s: float, choice: object) -> None:
         if not isinstance(choice, dict) or not isinstance(choice.get("delta") or {}, dict):

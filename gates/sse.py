@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from gates.wire import Piece
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """The joined `data` lines of one event."""
 
     at_s: float
@@ -32,35 +31,57 @@ _FIELDS = (b"data", b"event", b"id", b"retry")
 
 def events(pieces: Iterable[Piece]) -> Iterator[Event | StrayLine]:
     """Events in order. An event that the end of the body cut off is given too: the reader of JSON will judge it."""
-    data: list[bytes] = []
-    at_s = 0.0
-    for at_s, line in _lines(pieces):
-        if not line:
-            if data:
-                yield Event(at_s, b"\n".join(data))
-                data = []
-            continue
-        name, _, value = line.partition(b":")
-        if not name:
-            continue  # a comment, as `: ping`
-        if name == b"data":
-            data.append(value.removeprefix(b" "))
-        elif name not in _FIELDS:
-            yield StrayLine(at_s, line)
-    if data:
-        yield Event(at_s, b"\n".join(data))
+    lines = _Lines()
+    for at_s, data in pieces:
+        alone = _only_event(data) if lines.between_events else None
+        if alone is None:
+            yield from lines.feed(at_s, data)
+        else:
+            yield Event(at_s, alone)
+    yield from lines.end()
 
 
-def _lines(pieces: Iterable[Piece]) -> Iterator[tuple[float, bytes]]:
-    held: list[bytes] = []  # joined once per line: an endless line without a newline stays linear
-    at_s = 0.0
-    for piece in pieces:
-        at_s = piece.at_s
-        first, *rest = piece.data.split(b"\n")
-        held.append(first)
+def _only_event(data: bytes) -> bytes | None:
+    """What a piece says that is one event on one line. Nearly all are, and need no closer look."""
+    if data.startswith(b"data: ") and data.endswith(b"\n\n"):
+        said = data[6:-2]
+        if b"\n" not in said and b"\r" not in said:
+            return said
+    return None
+
+
+@dataclass
+class _Lines:
+    """Lines and events that go over the ends of pieces."""
+
+    held: list[bytes] = field(default_factory=list)  # joined once per line: an endless one stays linear
+    data: list[bytes] = field(default_factory=list)
+    at_s: float = 0.0
+
+    @property
+    def between_events(self) -> bool:
+        return not self.held and not self.data
+
+    def feed(self, at_s: float, data: bytes) -> Iterator[Event | StrayLine]:
+        self.at_s = at_s
+        first, *rest = data.split(b"\n")
+        self.held.append(first)
         for part in rest:
-            yield at_s, b"".join(held).removesuffix(b"\r")
-            held = [part]
-    last = b"".join(held)
-    if last:
-        yield at_s, last
+            yield from self._line(b"".join(self.held).removesuffix(b"\r"))
+            self.held = [part] if part else []
+
+    def end(self) -> Iterator[Event | StrayLine]:
+        if last := b"".join(self.held):
+            yield from self._line(last)
+        yield from self._line(b"")
+
+    def _line(self, line: bytes) -> Iterator[Event | StrayLine]:
+        name, _, value = line.partition(b":")
+        if not line:
+            if self.data:
+                yield Event(self.at_s, b"\n".join(self.data))
+                self.data = []
+        elif name == b"data":
+            self.data.append(value.removeprefix(b" "))
+        elif name and name not in _FIELDS:  # no name: a comment, as `: ping`
+            yield StrayLine(self.at_s, line)

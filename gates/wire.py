@@ -11,7 +11,7 @@ import json
 import socket
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import httptools
@@ -91,8 +91,7 @@ class Failure:
     sentence: str
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Body bytes that one socket read delivered, and when, on the monotonic clock."""
 
     at_s: float
