@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .conversation import Tool
 from .filler import ID_LIKE, NAME_LIKE
@@ -66,6 +67,12 @@ class Wish:
 
 def wishes(tools: tuple[Tool, ...], text: str, *, obvious_only: bool = False) -> list[Wish]:
     """The calls a message asks for, in its order; none where it only talks. `obvious_only`: tools called by name."""
+    return list(_wished(tools, text, obvious_only))
+
+
+# Several skills look at one message, and a conversation sends the same one again with every turn.
+@lru_cache(maxsize=256)
+def _wished(tools: tuple[Tool, ...], text: str, obvious_only: bool) -> list[Wish]:
     if _TOLD_NOT_TO.search(text):
         return []
     named = _named(tools, text)
@@ -167,6 +174,7 @@ def _first_mention(tool: Tool, text: str) -> int:
     return min((place for place in places if place >= 0), default=len(text))
 
 
+@lru_cache(maxsize=1024)
 def _stems(text: str) -> frozenset[str]:
     """Words without endings and without those that say nothing about a tool's purpose."""
     lowered = text.lower()

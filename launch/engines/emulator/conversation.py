@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .errors import BadRequest
@@ -18,11 +18,11 @@ _MOST_KNOWN = 1024
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool on offer. `listing` is the JSON with which a prompt presents it."""
+    """A tool on offer. `listing` is the JSON with which a prompt presents it, and holds all the rest."""
 
     name: str
     description: str
-    schema: dict[str, Any]
+    schema: dict[str, Any] = field(compare=False)
     listing: str
 
 

@@ -61,6 +61,11 @@ class Timing:
     cliff_at: int = 0
     cliff_factor: float = 1.0
 
+    @property
+    def at_once(self) -> bool:
+        """Whether all of an answer is due in the instant of its first token."""
+        return self.step_base_ms is None and not self.itl_ms
+
     def first_token_ns(self, prefill_tokens: int) -> int:
         """Nanoseconds from admission to the first token, for so many prompt tokens not found in the prefix cache."""
         prefill_ns = prefill_tokens / self.prefill_tok_per_s * NS_PER_S if self.prefill_tok_per_s else 0.0

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -46,7 +47,11 @@ def call_tools(asked: Asked, rng: Random) -> Answer | None:
 
 def steps(tools: tuple[Tool, ...], question: Question) -> list[list[Wish]]:
     """The wishes of a message, one list per turn: several at once, unless it says one after the other."""
-    text = question.focus
+    return [list(turn) for turn in _turns(tools, question.focus)]
+
+
+@lru_cache(maxsize=256)
+def _turns(tools: tuple[Tool, ...], text: str) -> list[list[Wish]]:
     if known_answer(text) is not None:
         return [wished] if (wished := wishes(tools, text, obvious_only=True)) else []
     parts = _parts(text)

@@ -1,6 +1,7 @@
 """The few things this pseudo model knows: enough to pass for sane when asked simple questions."""
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from random import Random
 
@@ -170,6 +171,7 @@ def know(asked: Asked, rng: Random) -> Answer | None:
     return None if known is None else Answer(content=split_tokens(known))
 
 
+@lru_cache(maxsize=256)
 def known_answer(text: str) -> str | None:
     """The answer to a question that everybody can answer, or None."""
     if capital := _CAPITAL.search(text):
