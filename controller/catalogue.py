@@ -9,6 +9,7 @@ from typing import Any
 from gates.profile import GateStep
 from gates.profile import load as load_profile
 from launch import release as launched
+from launch.engines.base import running_at_once
 from launch.topology import Topology
 
 from .core.records import Instance, Release
@@ -56,12 +57,19 @@ def record_of(frozen: launched.Release) -> Release:
             for spec in frozen.instances()
         ),
         gates=topology.gates,
-        capability=dict(topology.capability),
+        capability=_capability(topology),
         # Only a topology that says so overrules the configuration's `start_s`.
         start_timeout_s=topology.start_timeout_s if "start_timeout_s" in topology.model_fields_set else None,
         stop_grace_s=topology.stop_grace_s,
         needs_admin=tuple(_admin_sentence(entry) for entry in frozen.manifest.get("needs_admin", ())),
     )
+
+
+def _capability(topology: Topology) -> Mapping[str, Any]:
+    """What the topology declares, and what its flags say already."""
+    running = running_at_once(topology)
+    told = {} if running is None else {"max_running": running}
+    return told | topology.capability
 
 
 def _admin_sentence(entry: Any) -> str:

@@ -51,6 +51,8 @@ class Capability(StrictModel):
     foreign_ids: Literal["accepted", "refused"] | None = None
     """May the history hold call ids that another engine made?"""
     max_context_tokens: int | None = Field(default=None, gt=0)
+    max_running: int | None = Field(default=None, gt=0)
+    """How many requests the engine runs at once, all instances together: load checks go up to twice as many."""
     prefix_caching: bool = False
     """The engine caches prefixes: a run that never sees a hit could not judge the cache."""
 

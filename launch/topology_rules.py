@@ -38,6 +38,7 @@ CAPABILITIES: Mapping[str, type | tuple[str, ...]] = {
     "malformed_history": ("refused", "coerced"),
     "foreign_ids": ("accepted", "refused"),
     "max_context_tokens": int,
+    "max_running": int,
     "prefix_caching": bool,
 }
 """What a topology may say that its server can do; gates judge what is said, and nothing that is not."""

@@ -1,20 +1,29 @@
-"""One load for several checks: questions of many kinds side by side, at one level of concurrency after another."""
+"""One load for several checks: questions of many kinds side by side, at one level of concurrency after another.
+
+The levels follow from how many requests the engine runs at once, and end where they would take too long: a gate on a
+slow engine must still give its verdict in time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gates.acceptance.calls import clock, single
 from gates.acceptance.check import Sample
 from gates.acceptance.copying import types
 from gates.acceptance.parallel import different
+from gates.acceptance.running import max_running
 from gates.acceptance.structured import one_object
+from gates.acceptance.survey import Surveyed, failed, passed, undecided
 from gates.acceptance.together import together
 from gates.acceptance.tries import Try
+from gates.contract import VerdictKind
+from gates.statistics import fisher_worse
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
@@ -24,8 +33,13 @@ if TYPE_CHECKING:
 SEQUENTIAL: Final = 1
 FEWEST: Final = 48
 """Questions at a level at least: so many right ones, alone, tell a share of 10 % wrong ones under load from chance."""
+ALPHA: Final = 0.01
+"""The chance to find a difference between the levels where there is none."""
+SHARE_OF_TIME: Final = 0.5
+"""Of the time that is left when the load begins; the rest is for what comes after it."""
 CALLS: Final = ("call", "clock", "types", "parallel")
 """The kinds that call tools."""
+_LAYER: Final = "the engine under load: alone the same questions are right"
 _SUBJECTS: Final = ("rivers", "bridges", "bread", "lighthouses", "maps", "paper", "clocks", "gardens")
 _LENGTHS_WORDS: Final = (40, 120, 300, 600)
 
@@ -36,6 +50,9 @@ class Level:
 
     concurrency: int
     tries: tuple[tuple[str, Try], ...]
+    took_s: float = 0.0
+    slowest_s: float = 0.0
+    """The longest time that one answer took."""
 
     def counts(self, kinds: Sequence[str] = ()) -> tuple[int, int]:
         """(right, asked) of these kinds; of all when none is named."""
@@ -52,23 +69,115 @@ class Level:
         return {kind: {"n": n, "right": right[kind]} for kind, n in asked.items()}
 
 
-async def mixed_load(asker: Asker, seed: str, levels: Sequence[int]) -> Mapping[int, Level]:
-    """Ask the same mix at every concurrency of `levels`, the lowest first; a level that this run has seen is kept.
+@dataclass(frozen=True)
+class Load:
+    """The levels that were asked, the lowest first, and in words what was left out of them."""
 
-    Concurrency 1 is the sequential base that `levels` should hold. Kinds: what calls tools (`CALLS`), as far as the
-    capability goes, `object` (structured output), `copy`, `sum` and `prose` (40 to 600 words). Streamed and whole
-    take turns. Use it in exclusive surveys only: beside anything else the levels mean nothing.
+    levels: Mapping[int, Level]
+    running: str = ""
+    """How many run at once, and from where that is known."""
+    left_out: str = ""
+
+
+async def mixed_load(asker: Asker, seed: str) -> Load:
+    """Ask the same mix at every level of concurrency, once in a run: every check that needs it looks at the same load.
+
+    Kinds: what calls tools (`CALLS`), as far as the capability goes, `object` (structured output), `copy`, `sum` and
+    `prose` (40 to 600 words). Streamed and whole take turns. Use it in exclusive surveys only: beside anything else
+    the levels mean nothing.
     """
-    done: dict[int, Level] = asker.shared.setdefault("mixed_load", {})
+    load: Load | None = asker.shared.get("mixed_load")
+    if load is None:
+        load = asker.shared["mixed_load"] = await _climb(asker, seed)
+    return load
+
+
+def against_alone(levels: Mapping[int, Level], kinds: Sequence[str]) -> Surveyed:
+    """Each level, and all together, against the answers given alone (Fisher, one-sided); of these kinds."""
+    figures = {str(level.concurrency): level.by_kind() for level in levels.values()}
+    base, *loaded = levels.values()
+    base_right, base_n = base.counts(kinds)
+    if not loaded:
+        return undecided(f"alone {base_right} of {base_n} were right; nothing was asked under load", levels=figures)
+    for some in [*([level] for level in loaded), loaded]:
+        right, n = _sum(some, kinds)
+        # Several looks at the same data share the one error that is allowed.
+        if fisher_worse(right, n, base_right, base_n) < ALPHA / (len(loaded) + 1):
+            worst = next(one for level in some for one in level.failures(kinds))
+            where = " and ".join(str(level.concurrency) for level in some)
+            return failed(
+                f"at concurrency {where} {right} of {n} were right, alone {base_right} of {base_n}: {worst.problem}",
+                *(answer.exchange for answer in worst.answers),
+                levels=figures,
+                layer=_LAYER,
+            )
+    right, n = _sum(loaded, kinds)
+    return passed(f"{right} of {n} right under load, {base_right} of {base_n} alone", levels=figures)
+
+
+def told(found: Surveyed, load: Load) -> Surveyed:
+    """What was found, with how high the load went; a pass whose highest levels are missing is shown."""
+    sentence = f"{found.sentence}; {load.left_out}" if load.left_out else found.sentence
+    missing = bool(load.left_out) and found.verdict is VerdictKind.PASS
+    measurements = {**found.measurements, "running": load.running}
+    return replace(found, sentence=sentence, measurements=measurements, warn=found.warn or missing)
+
+
+def _sum(levels: Sequence[Level], kinds: Sequence[str]) -> tuple[int, int]:
+    counts = [level.counts(kinds) for level in levels]
+    return sum(right for right, _ in counts), sum(n for _, n in counts)
+
+
+def levels_of(running: int) -> tuple[int, ...]:
+    """The levels for an engine that runs so many at once; at twice as many some wait."""
+    return tuple(sorted(level for level in {SEQUENTIAL, 8, 32, running, 2 * running} if level <= 2 * running))
+
+
+async def _climb(asker: Asker, seed: str) -> Load:
+    running = await max_running(asker)
     kinds = questions(asker.capability)
-    for concurrency in sorted(set(levels) - set(done)):
-        done[concurrency] = await _level(asker, seed, concurrency, kinds)
-    return {concurrency: done[concurrency] for concurrency in sorted(levels)}
+    began_s, allowed_s = time.monotonic(), SHARE_OF_TIME * asker.remaining_s()
+    done: dict[int, Level] = {}
+    left_out = ""
+    levels = levels_of(running.number)
+    for concurrency in levels:
+        left_s = allowed_s - (time.monotonic() - began_s)
+        why_not = too_slow(done, concurrency, len(kinds), left_s, asker.limits.timeout_s)
+        if why_not is not None:
+            skipped = " and ".join(str(level) for level in levels if level >= concurrency)
+            left_out = f"not asked at concurrency {skipped}: {why_not}"
+            break
+        asker.trial.say(f"load: {concurrency} at once")
+        # Alone is slowest of all, and what it takes from the others they cannot give back.
+        until_s = time.monotonic() + (left_s / 2 if concurrency == SEQUENTIAL else left_s)
+        done[concurrency] = await _level(asker, seed, concurrency, kinds, until_s)
+    return Load(done, f"{running.number} run at once ({running.source})", left_out)
+
+
+def too_slow(done: Mapping[int, Level], concurrency: int, kinds: int, left_s: float, timeout_s: float) -> str | None:
+    """Would this level take too long, as the one before it went? In words; None: it fits."""
+    if not done:
+        return None
+    before = done[max(done)]
+    # As if more at once made nothing faster: so it is where all run that can.
+    takes_s = before.took_s * _count(concurrency, kinds) / max(1, len(before.tries))
+    if takes_s > left_s:
+        return f"that would take {takes_s:.0f} s, and {max(0.0, left_s):.0f} s are left for it"
+    slowest_s = before.slowest_s * min(2.0, concurrency / before.concurrency)
+    if slowest_s > timeout_s:
+        return f"an answer would take {slowest_s:.0f} s, and this run waits {timeout_s:g} s"
+    return None
+
+
+def _count(concurrency: int, kinds: int) -> int:
+    """How many questions a level has: every kind equally often."""
+    count = max(FEWEST, 2 * concurrency)
+    return count + -count % kinds
 
 
 def questions(capability: Capability) -> Mapping[str, Attempt]:
     """The kinds that can be asked here."""
-    kinds: dict[str, Attempt] = {"copy": _copy, "sum": _sum, "prose": _prose}
+    kinds: dict[str, Attempt] = {"copy": _copy, "sum": _addition, "prose": _prose}
     if capability.tools:
         kinds |= {"call": single, "clock": clock, "types": types}
         if capability.parallel_calls:
@@ -78,15 +187,14 @@ def questions(capability: Capability) -> Mapping[str, Attempt]:
     return kinds
 
 
-async def _level(asker: Asker, seed: str, concurrency: int, kinds: Mapping[str, Attempt]) -> Level:
+async def _level(asker: Asker, seed: str, concurrency: int, kinds: Mapping[str, Attempt], until_s: float) -> Level:
+    """No question begins after `until_s` (monotonic); what has begun is waited for."""
     room = asyncio.Semaphore(concurrency)
     # Nobody thinks here: the load is made of many answers, not of long ones.
     thinking = False if asker.capability.thinking == "switch" else None
     names = sorted(kinds)
-    count = max(FEWEST, 2 * concurrency)
-    count += -count % len(names)
 
-    async def ask(number: int) -> tuple[str, Try]:
+    async def ask(number: int) -> tuple[str, Try] | None:
         kind = names[number % len(names)]
         sample = Sample(
             check="load",
@@ -98,10 +206,16 @@ async def _level(asker: Asker, seed: str, concurrency: int, kinds: Mapping[str, 
             thinking=thinking,
         )
         async with room:
+            if time.monotonic() > until_s:
+                return None
             problem = await kinds[kind](asker, sample)
         return kind, Try(sample, problem, tuple(asker.by_sample[sample.check, sample.number]))
 
-    return Level(concurrency, tuple(await together(ask(number) for number in range(count))))
+    began_s = time.monotonic()
+    asked = await together(ask(number) for number in range(_count(concurrency, len(names))))
+    tries = tuple(one for one in asked if one is not None)
+    slowest_s = max((answer.exchange.total_s for _, one in tries for answer in one.answers), default=0.0)
+    return Level(concurrency, tries, time.monotonic() - began_s, slowest_s)
 
 
 async def _copy(asker: Asker, sample: Sample) -> str | None:
@@ -112,7 +226,7 @@ async def _copy(asker: Asker, sample: Sample) -> str | None:
     )
 
 
-async def _sum(asker: Asker, sample: Sample) -> str | None:
+async def _addition(asker: Asker, sample: Sample) -> str | None:
     rng = sample.rng()
     left, right = rng.randrange(11, 50), rng.randrange(11, 50)
     answer = await asker.chat(sample, f"What is {left} + {right}? Answer with the number only.")

@@ -20,6 +20,7 @@ from gates.acceptance.negative import context_tokens
 from gates.acceptance.plain import judged, refused, unthinking
 from gates.acceptance.prompt_vector import is_kept, reasoning_lengths
 from gates.acceptance.prompts import RefusedError
+from gates.acceptance.running import told
 from gates.acceptance.tools import CLOCK, WEATHER
 from gates.callrules import not_an_object, schema_problem
 from gates.capability import SWITCHES, Capability, read_capability
@@ -148,6 +149,7 @@ class _Probing:
             await self._history()
         await self._behaves("json_schema", self._schema, "an answer follows the schema of response_format")
         await self._length()
+        await self._running()
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
@@ -258,6 +260,15 @@ class _Probing:
             self.found.findings["max_context_tokens"] = "/v1/models does not say how long a prompt may be"
         else:
             self._say("max_context_tokens", length, f"/v1/models says {length} tokens")
+
+    async def _running(self) -> None:
+        if not self._open("max_running"):
+            return
+        said = await told(self.asker)
+        if said is None:
+            self.found.findings["max_running"] = "the engine does not say how many requests it runs at once"
+        else:
+            self._say("max_running", said.number, f"{said.source} requests at once")
 
     # --- how it is asked ----------------------------------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ class Engine(Program, Protocol):
     """The flag without which the engine shows no counters; None when it always does."""
     kv_pool_log: ClassVar[re.Pattern[str] | None] = None
     """Finds the size of the KV pool in the engine's log; group ``tokens``, digits with or without commas."""
+    running_flags: ClassVar[tuple[str, ...]] = ()
+    """The flags that say how many requests one server computes at once."""
     owned_env: ClassVar[Mapping[str, str]] = {}
     """Environment name → why it is refused and what to do instead."""
     admin_env: ClassVar[Mapping[str, str]] = {}
@@ -183,6 +185,12 @@ def flag_number(flags: Sequence[str], default: int, *names: str) -> int | None:
     if value is None:
         return default
     return int(value) if value.isdecimal() else None
+
+
+def running_at_once(topology: Topology) -> int | None:
+    """How many requests its instances compute at once, all together, as the flags say; None when they do not."""
+    value = flag_value(topology.flags, *engine(topology.engine).running_flags)
+    return int(value) * len(topology.instances) if value is not None and value.isdecimal() and int(value) else None
 
 
 def product_of(factors: Sequence[int | None]) -> int | None:

@@ -23,6 +23,7 @@ class Emulated(base.Engine):
     package = "launch"
     metrics = METRICS
     kv_pool_log = KV_POOL_LOG
+    running_flags = ("--slots",)
     owned_flags: ClassVar[Mapping[str, str]] = {
         "--host": "the address is chosen per attempt; remove it",
         "--port": "the port is chosen per attempt; remove it",

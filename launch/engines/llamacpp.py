@@ -33,6 +33,7 @@ class LlamaCpp(base.Engine):
     )
     metrics_flag = "--metrics"
     kv_pool_log = re.compile(r"llama_context: n_ctx\s*=\s*(?P<tokens>\d+)")
+    running_flags = ("--parallel", "-np")
     abbreviates = False
     owned_flags: ClassVar[Mapping[str, str]] = {
         "--host": "the address is chosen per attempt; remove it",

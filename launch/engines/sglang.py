@@ -42,6 +42,7 @@ class Sglang(base.Engine):
     metrics = METRICS
     metrics_flag = "--enable-metrics"
     kv_pool_log = re.compile(r"max_total_num_tokens=(?P<tokens>\d+)")
+    running_flags = ("--max-running-requests",)
     owned_flags: ClassVar[Mapping[str, str]] = {
         "--host": "the address is chosen per attempt; remove it",
         "--port": "the port is chosen per attempt; remove it",

@@ -39,6 +39,7 @@ class Vllm(base.Engine):
     package = "vllm"
     metrics = METRICS
     kv_pool_log = KV_POOL_LOG
+    running_flags = ("--max-num-seqs",)
     owned_flags: ClassVar[Mapping[str, str]] = {
         "--host": "the address is chosen per attempt; remove it",
         "--port": "the port is chosen per attempt; remove it",

@@ -58,7 +58,7 @@ def test_what_each_dialect_can_do(
 
 
 def test_what_is_declared_is_not_asked(engines: Engines, tmp_path: Path) -> None:
-    declared = {"thinking": "none", "tools": False, "json_schema": False, "max_context_tokens": 4096}
+    declared = {"thinking": "none", "tools": False, "json_schema": False, "max_context_tokens": 4096, "max_running": 8}
     found = probed(engines(*FAST), tmp_path, **declared)
     assert found.declared() == declared
     assert (found.findings, found.requests) == ({}, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launch.engines.base import engine, engines
+from launch.engines.base import engine, engines, running_at_once
 from launch.errors import TopologyError
 from launch.topology import parse
 
@@ -137,3 +137,18 @@ def test_the_kv_pool_is_read_from_the_log(name, line, tokens):
     match = engine(name).kv_pool_log.search(line)
     assert match is not None
     assert match["tokens"] == tokens
+
+
+@pytest.mark.parametrize(
+    ("flags", "running"),
+    [
+        ("[--tp-size, 2, --max-running-requests, 4]", 8),
+        ("[--max-running-requests=16]", 32),
+        ("[--max_running_requests, 16]", 32),
+        ("[--tp-size, 2]", None),
+        ("[--max-running-requests, 0]", None),
+    ],
+)
+def test_how_many_requests_all_instances_run_at_once(changed, flags, running):
+    before = "[--tp-size, 2, --context-length, 262144, --mem-fraction-static, 0.90]"
+    assert running_at_once(changed((before, flags))) == running
