@@ -1,14 +1,12 @@
 """How often the rule is wrong, at 3 % noise between rounds and 1 % between starts, on 18 cells with a margin of 5 %.
 
-The seeds are fixed, so nothing here depends on luck; the draws are enough for it not to have depended on it either: the
-standard error of a rate of 95 % over 2,000 is 0.5 %, of 3 % 0.4 %. benchmarks/throughput_rule.py prints the large table.
+The seeds are fixed, so nothing here depends on luck; and the draws are enough for it not to have: the standard error of
+a rate of 95 % over 2,000 is 0.5 %, of 3 % 0.4 %. benchmarks/throughput_rule.py prints the large table.
 """
 
 from __future__ import annotations
 
-import random
-
-from ladder_kit import Engine, Noise, rates
+from ladder_kit import Engine, Noise, rates, seeded
 
 from gates.throughput.decide.rule import Rule
 from gates.throughput.decide.spread import measured
@@ -41,7 +39,7 @@ def test_a_few_cells_are_judged_no_more_leniently_than_many() -> None:
 
 
 def test_restarts_measure_the_spread_between_starts() -> None:
-    rng = random.Random(6)
+    rng = seeded(6)
     spreads = [
         measured([Engine(rng, [0.0] * CELLS, Noise(sd=0.03, starts=0.02)).measured(5) for _ in range(40)]).sd
         for _ in range(5)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
-from ladder_kit import Engine, Noise, cell, flat, run
+from ladder_kit import Engine, Noise, cell, flat, run, seeded
 
 from gates.contract import VerdictKind
 from gates.throughput.decide.margin import rounds_needed, smallest_margin
@@ -31,7 +30,7 @@ def with_cell(base: Run, number: int, **changes: object) -> Run:
 
 
 def noisy(seed: int, level: float = 0.0, rounds: int = 3, cells: int = 12) -> Run:
-    return Engine(random.Random(seed), [level] * cells, Noise(sd=0.03, starts=0.0)).measured(rounds)
+    return Engine(seeded(seed), [level] * cells, Noise(sd=0.03, starts=0.0)).measured(rounds)
 
 
 def test_the_same_speed_passes_at_the_first_look() -> None:

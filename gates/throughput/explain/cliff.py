@@ -25,6 +25,9 @@ _ASSUMED_NOISE: Final = RoundNoise(0.03, 1000.0)
 """Where each rung has one round, nobody knows the noise."""
 _SOFT: Final = 1.35
 _FLAT: Final = 1.15
+_SHORT: Final = 0.95
+_GAINED: Final = 0.75
+"""Steps stay flat on a good engine too, but then the total grows with the streams."""
 _FULL: Final = 1.5
 """Waiting for prefill grows with the number of streams; waiting for a place grows by a whole request at once."""
 
@@ -79,13 +82,16 @@ class _Rung:
     step_s: float
     wait_s: float | None
     rates: tuple[float, ...]
-    """Logarithms of the aggregate rate, one per round; from the step time where it was not measured."""
+    """Logarithms of the aggregate rate, one per round; from the step times when a rung lacks it."""
 
 
 def find(run: Run, workload: str) -> Ladder:
     """The cliffs on the ladder of `workload`, from the second rung up; a ladder of fewer than two has none."""
     cells = sorted((c for c in run.cells if c.key.workload == workload), key=lambda cell: cell.key.concurrency)
-    rungs = [_rung(cell) for cell in cells if _unusable(cell) is None]
+    usable = [cell for cell in cells if _unusable(cell) is None]
+    # Rates as measured and rates from step times are not the same thing: one kind for the whole ladder.
+    measured = all(_rates(cell) for cell in usable)
+    rungs = [_rung(cell, measured) for cell in usable]
     skipped = tuple(f"{cell.key} {why}" for cell in cells if (why := _unusable(cell)) is not None)
     noise = _noise(rungs)
     found: list[Cliff] = []
@@ -93,13 +99,14 @@ def find(run: Run, workload: str) -> Ladder:
     start = 0
     for position in range(1, len(rungs)):
         below, above = rungs[position - 1], rungs[position]
+        foretold_s = _foretold_s(rungs, start, position)
         factor = _hard(below, above, noise)
         if factor is not None:
             found.append(_cliff(Kind.HARD, workload, below, above, factor, run.engine))
             start = position
-        elif full is None and (factor := _full(below, above)) is not None:
+        elif full is None and (factor := _full(below, above, foretold_s)) is not None:
             full = _cliff(Kind.FULL, workload, below, above, factor, run.engine)
-        elif (factor := above.step_s / _foretold_s(rungs, start, position)) > _SOFT:
+        elif (factor := above.step_s / foretold_s) > _SOFT:
             found.append(_cliff(Kind.SOFT, workload, below, above, factor, run.engine))
             start = position
     sentence = _sentence(workload, rungs, found, full, skipped)
@@ -118,13 +125,14 @@ def _unusable(cell: Cell) -> str | None:
     return None if steps and min(steps) > 0 else "has no step time"
 
 
-def _rung(cell: Cell) -> _Rung:
-    streams = cell.key.concurrency
-    steps = cell.rounds[GAP]
-    rates = [rate for rate in cell.rounds.get(AGGREGATE, ()) if rate > 0]
-    waits = cell.rounds.get(TTFT, ())
-    logs = [math.log(rate) for rate in rates] or [math.log(streams / step_s) for step_s in steps]
-    return _Rung(streams, median(steps), median(waits) if waits else None, tuple(logs))
+def _rates(cell: Cell) -> list[float]:
+    return [rate for rate in cell.rounds.get(AGGREGATE, ()) if rate > 0]
+
+
+def _rung(cell: Cell, measured: bool) -> _Rung:
+    streams, steps, waits = cell.key.concurrency, cell.rounds[GAP], cell.rounds.get(TTFT, ())
+    rates = _rates(cell) if measured else [streams / step_s for step_s in steps]
+    return _Rung(streams, median(steps), median(waits) if waits else None, tuple(map(math.log, rates)))
 
 
 def _noise(rungs: Sequence[_Rung]) -> RoundNoise:
@@ -139,14 +147,14 @@ def _hard(below: _Rung, above: _Rung, noise: RoundNoise) -> float | None:
     return math.exp(fallen) if fallen < math.log(_HARD) and fallen + width < 0 else None
 
 
-def _full(below: _Rung, above: _Rung) -> float | None:
-    """The ratio of the waits when steps stayed as long, the total did not grow in step, and first tokens came late."""
+def _full(below: _Rung, above: _Rung, foretold_s: float) -> float | None:
+    """The ratio of the waits when steps did not grow as foretold, nor the total in step, and first tokens came late."""
     if below.wait_s is None or above.wait_s is None or below.wait_s <= 0:
         return None
     more = above.concurrency / below.concurrency
     gained = math.exp(shift(above.rates, below.rates))
     waited = above.wait_s / below.wait_s
-    flat = above.step_s <= _FLAT * below.step_s and gained < 1 + (more - 1) / 2
+    flat = above.step_s <= max(_FLAT * below.step_s, _SHORT * foretold_s) and gained < 1 + _GAINED * (more - 1)
     return waited if flat and waited > _FULL * more else None
 
 
