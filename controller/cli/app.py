@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import ask, doctor, gate, logs, look, release, serve, tools
+from . import ask, doctor, gate, ledger, logs, look, release, serve, tools
 from .options import examples
 from .session import session_of
 
@@ -85,6 +85,14 @@ app.command(epilog=examples("cutover unfreeze"))(ask.unfreeze)
 app.command(epilog=examples("cutover doctor", "cutover doctor --json"))(doctor.doctor)
 app.add_typer(release.app, name="release")
 app.add_typer(gate.app, name="gate")
+app.add_typer(ledger.app, name="ledger")
+app.command(
+    epilog=examples(
+        "cutover compare qwen27b-tp2x2 qwen27b-tp4",
+        "cutover compare qwen27b-tp2x2@1a2b3c4d qwen27b-tp2x2@5e6f7a8b --markdown",
+        "cutover compare qwen27b-tp4 27b-tp4-forum --reference --json",
+    )
+)(ledger.compare)
 app.command(
     # Everything after the name is the emulator's, its --help too.
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},

@@ -1,0 +1,152 @@
+"""The ledger on a terminal. A retracted row is struck through, and says so in words where there is no such style."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gates.ledger.columns import COLUMNS
+from gates.ledger.rows import GPUS, Row, Source, canonical, gpus_in_words
+from gates.ledger.table import Group, Matrix, groups
+from gates.ledger.words import (
+    NOTHING,
+    configuration_in_words,
+    flags_in_words,
+    number,
+    remark,
+    shared_words,
+    workload_in_words,
+)
+from gates.ledger.writers import title
+from gates.report_terminal import printable
+
+
+def drawn_ledger(rows: Iterable[Row]) -> Iterator[RenderableType]:
+    """Ours first, then the reference rows in tables of their own."""
+    every = list(rows)
+    for source in Source:
+        mine = [row for row in every if row.source is source]
+        if mine and len(mine) < len(every) and source is Source.REFERENCE:
+            yield Text()
+        if mine:
+            yield Text(title(source), style="bold cyan" if source is Source.OURS else "bold magenta")
+        for group in groups(mine):
+            yield from _drawn_group(group)
+
+
+def drawn_matrices(matrices: Sequence[Matrix], source: Source, left_out: int) -> Iterator[RenderableType]:
+    """`left_out`: how many rows do not count and are in none of them."""
+    for matrix in matrices:
+        common, names = shared_words(matrix.configurations)
+        yield Text(printable(f"{title(source)}: {matrix.column.heading}, {matrix.workload}"), style="bold")
+        if common:
+            yield Text(printable(common), style="dim")
+        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+        table.add_column("", overflow="fold")
+        for concurrency in matrix.concurrencies:
+            table.add_column(f"c{concurrency}", justify="right", no_wrap=True)
+        for name, cells in zip(names, matrix.cells, strict=True):
+            values = (number(matrix.column.figure(row).value) if row else NOTHING for row in cells)
+            table.add_row(Text(printable(name)), *values)
+        yield table
+        yield Text()
+    if left_out:
+        yield Text(f"{left_out} row{'s' * (left_out > 1)} left out: retracted, or no measurement", style="dim")
+
+
+def drawn_row(row: Row) -> Iterator[RenderableType]:
+    """One row with all that is kept of it."""
+    head = f"row {row.id}, {title(row.source)}: {workload_in_words(row.cell.key.workload, row.definition)}"
+    yield Text(printable(f"{head}, {row.cell.key.concurrency} at once"), style=_style(row) or "bold")
+    yield Text(printable(configuration_in_words(row.configuration)))
+    if row.retracted is not None:
+        yield Text(printable(f"RETRACTED {row.retracted.at} by {row.retracted.who}: {row.retracted.reason}"), "red")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for name, value in _facts(row):
+        grid.add_row(name, Text(printable(value)))
+    yield grid
+    yield _figures(row)
+
+
+def _drawn_group(group: Group) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text(printable(configuration_in_words(group.configuration)), style="bold")
+    if group.configuration.flags:
+        yield Text(printable(f"flags: {flags_in_words(group.configuration.flags)}"), style="dim")
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("id", justify="right", no_wrap=True)
+    table.add_column("workload", no_wrap=True)
+    for heading in ("users", *(column.heading for column in COLUMNS), "n"):
+        table.add_column(heading, justify="right")
+    table.add_column("date", no_wrap=True)
+    for row in group.rows:
+        cells = (
+            str(row.id) if row.counts else f"✗ {row.id}",
+            workload_in_words(row.cell.key.workload, row.definition),
+            str(row.cell.key.concurrency),
+            *(number(column.figure(row).value) for column in COLUMNS),
+            str(row.cell.requests or "?"),
+            row.started_at[:10],
+        )
+        table.add_row(*(Text(printable(cell), style=_style(row)) for cell in cells))
+    yield table
+    yield from _remarks(group.rows)
+
+
+def _remarks(rows: Sequence[Row]) -> Iterator[Text]:
+    """Under the table, where a long reason has room; rows that share one share a line."""
+    said: dict[tuple[str, bool], list[str]] = {}
+    for row in rows:
+        if words := remark(row):
+            said.setdefault((words, row.counts), []).append(str(row.id))
+    for (words, counts), ids in said.items():
+        marked = "" if counts else "✗ "
+        yield Text(printable(f"{marked}{', '.join(ids)}: {words}"), style="dim" if counts else "red")
+
+
+def _figures(row: Row) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("figure", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column("rounds", overflow="fold", style="dim")
+    for name in {**row.cell.rounds, **row.cell.figures}:
+        figure = row.figure(name)
+        rounds = " ".join(number(value) for value in row.cell.rounds.get(name, ()))
+        table.add_row(Text(printable(name), _style(row)), number(figure.value), str(figure.n or "?"), rounds)
+    return table
+
+
+def _facts(row: Row) -> Iterator[tuple[str, str]]:
+    c = row.configuration
+    yield "run", f"{row.run} ({row.kind}), started {row.started_at}, {row.duration_s:.0f} s, start {row.start}"
+    yield "recorded", f"{row.recorded_at} by {row.recorded_by}"
+    yield "sample", f"{row.cell.requests or '?'} requests, {row.rounds or '?'} rounds"
+    if row.cell.problem:
+        yield "no measurement", row.cell.problem
+    if any(row.cell.failures.values()):
+        yield "failed", ", ".join(f"{count} {kind}" for kind, count in row.cell.failures.items() if count)
+    flags = flags_in_words(c.flags)
+    for name, text in (("from", row.origin), ("note", row.note), ("digest", c.digest), ("flags", flags)):
+        if text:
+            yield name, text
+    for name, mapping in (("hardware", c.hardware), ("engine", c.facts), ("workload", row.definition)):
+        if mapping:
+            yield name, _listed(mapping)
+
+
+def _listed(mapping: Mapping[str, Any]) -> str:
+    words = {key: value if isinstance(value, str) else canonical(value) for key, value in mapping.items()}
+    if GPUS in words:
+        words[GPUS] = gpus_in_words(mapping)
+    return ", ".join(f"{key} {value}" for key, value in words.items())
+
+
+def _style(row: Row) -> str:
+    return "strike dim" if row.retracted is not None else ""

@@ -1,0 +1,54 @@
+"""Tau: the spread between starts of the same engine, from A/A restarts.
+
+Two starts of one release differ by more than their rounds do (memory layout, clocks, kernels chosen while warming up),
+and no number of rounds averages that away. The measure is the standard deviation of the ladder's mean, in logarithms:
+of every start the mean over its cells of ln(median of the rounds).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gates.ledger.rows import Row, canonical
+
+_Cell = tuple[str, str, int]
+
+
+class Tau(NamedTuple):
+    """`sd`: of ln(metric), so 0.01 is one per cent. `restarts`: how many starts stand behind it; with several releases,
+    each costs one for its own mean, so that five are always worth four degrees of freedom.
+    """
+
+    sd: float
+    restarts: int
+
+
+def spread_between_starts(rows: Iterable[Row], metric: str) -> Tau | None:
+    """Rows of one release on one hardware are one group; the groups' variances are pooled. None: no group of two."""
+    groups: dict[str, dict[str, dict[_Cell, list[float]]]] = {}
+    for row in rows:
+        value = row.figure(metric).value
+        if row.counts and value is not None and value > 0:
+            configuration = row.configuration
+            group = canonical([configuration.name, configuration.digest, configuration.engine_version,
+                               configuration.flags, configuration.hardware])  # fmt: skip
+            cell = (row.cell.key.workload, canonical(row.definition), row.cell.key.concurrency)
+            groups.setdefault(group, {}).setdefault(row.start, {}).setdefault(cell, []).append(math.log(value))
+    squares, freedom = 0.0, 0
+    for starts in groups.values():
+        means = _ladder_means(list(starts.values()))
+        if len(means) > 1:
+            squares += statistics.variance(means) * (len(means) - 1)
+            freedom += len(means) - 1
+    return Tau(math.sqrt(squares / freedom), freedom + 1) if freedom else None
+
+
+def _ladder_means(starts: list[dict[_Cell, list[float]]]) -> list[float]:
+    """Over the cells that every start has: a ladder with one rung less has another mean."""
+    common = set.intersection(*(set(start) for start in starts))
+    if not common:
+        return []
+    return [statistics.fmean(statistics.fmean(start[cell]) for cell in common) for start in starts]
