@@ -57,6 +57,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "drafted": ("vllm:spec_decode_num_draft_tokens_total",),
     "accepted": ("vllm:spec_decode_num_accepted_tokens_total",),
     "accept_length": ("sglang:spec_accept_length",),
+    "finished": ("vllm:request_success_total", "sglang:num_requests_total"),
+    "aborted": ("vllm:request_success_total{finished_reason=abort}", "sglang:num_aborted_requests_total"),
     "corrupted": ("vllm:corrupted_requests_total",),
     "kv_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
 }
@@ -78,6 +80,9 @@ class Counters:
     accepted: float | None = None
     accept_length: float | None = None
     """Tokens per step of speculation, as a gauge: 1 means that nothing was accepted, 0 that nothing is known."""
+    finished: float | None = None
+    """Requests that ended, however; `aborted` of them because the client went away or the engine gave up."""
+    aborted: float | None = None
     corrupted: float | None = None
     """Requests in whose logits NaN was seen, where the engine looks for it."""
     kv_usage: float | None = None

@@ -1,259 +1,230 @@
-"""The run of the gate `throughput`: warm up, measure rung by rung, judge."""
+"""The gate `throughput`: floors of the profile, and not slower than live by more than the margin."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-
-from pydantic import Field
 
 from gates import load_client
 from gates.contract import VerdictKind
-from gates.load_client import ClientCost, LoadClient, SelfCheck
-from gates.strict import StrictModel, read_model
-from gates.throughput.judge import Judgement, against_baseline, against_ceiling, against_floor
-from gates.throughput.measure import Cell, Request, read_request, summary
-from gates.throughput.prompts import unique_prompt
-from gates.trial import CannotJudgeError, needs_key, refusal_hint
+from gates.strict import read_model
+from gates.throughput.bench import Measured, ProbeFailedError, Progress, Subject, measure
+from gates.throughput.cells import UNMEASURABLE, CellRun
+from gates.throughput.decide.floors import ClientError, Limit, judge_limit
+from gates.throughput.decide.noninferiority import decide
+from gates.throughput.decide.rule import Rule
+from gates.throughput.decide.spread import Spread
+from gates.throughput.explain import cliff, step_time
+from gates.throughput.ladder import resolved
+from gates.throughput.plain import plain_run, read_run
+from gates.throughput.records import AGGREGATE, DECODE, TTFT, Cell, Run
+from gates.throughput.settings import Rung, ThroughputSettings
+from gates.trial import DeadlineError
 
 if TYPE_CHECKING:
     from gates.contract import Verdict
     from gates.trial import Trial
-    from gates.wire import Exchange
 
-_MAX_CORE_SHARE: Final = 0.7
-_MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-_COMPARED: Final = (("decode_tok_per_s", "decode per user"), ("aggregate_tok_per_s", "aggregate"))
-
-
-class Rung(StrictModel):
-    """One concurrency. A floor or ceiling that is not given is not judged."""
-
-    concurrency: int = Field(gt=0, le=4096)
-    rounds: int = Field(default=5, gt=0)
-    min_decode_tok_per_s: float | None = Field(default=None, gt=0)
-    """Per user, after the first token."""
-    min_aggregate_tok_per_s: float | None = Field(default=None, gt=0)
-    max_ttft_s: float | None = Field(default=None, gt=0)
-
-
-class ThroughputSettings(StrictModel):
-    """Settings of the gate `throughput`."""
-
-    ladder: tuple[Rung, ...] = Field(default=(Rung(concurrency=1), Rung(concurrency=4)), min_length=1, strict=False)
-    max_tokens: int = Field(default=128, ge=16)
-    prompt_words: int = Field(default=150, gt=0)
-    ignore_eos: bool = True
-    """Ask the engine not to stop early; engines that do not know the key stop when they like."""
-    min_rounds: int = Field(default=3, gt=0)
-    margin: float = Field(default=0.05, gt=0, lt=1)
-    """How much slower than the baseline is still accepted."""
-    session_sd: float = Field(default=0.01, ge=0)
-    """Assumed spread between two starts of the same engine."""
-    max_client_error: float = Field(default=0.10, gt=0)
-    """Above this share the client was too slow for its numbers to mean anything."""
-    max_cached_share: float = Field(default=0.5, gt=0, le=1)
-    request_timeout_s: float = Field(default=120.0, gt=0)
-
-    def comparable(self) -> dict[str, Any]:
-        """What two measurements must share to be compared."""
-        return {"max_tokens": self.max_tokens, "prompt_words": self.prompt_words, "ignore_eos": self.ignore_eos}
+_LIMITS: Final = (
+    ("min_decode_tok_per_s", DECODE, "decode_floor"),
+    ("min_aggregate_tok_per_s", AGGREGATE, "aggregate_floor"),
+    ("max_ttft_s", TTFT, "ttft_ceiling"),
+)
+_WHOLE: Final = "every request ends with a finish_reason, usage, [DONE] and as many tokens as were asked for"
 
 
 def run(trial: Trial) -> Verdict:
     settings = read_model(ThroughputSettings, trial.request.profile, "settings of gate throughput")
-    trial.measurements["settings"] = settings.comparable()
-    cells = load_client.run(lambda: _measure(trial, settings))
-    for rung, cell in zip(settings.ladder, cells, strict=False):
-        trial.measurements[f"c{rung.concurrency}"] = numbers = summary(cell)
-        _judge(trial, settings, rung, cell, numbers)
-    for rung in settings.ladder[len(cells) :]:
-        if cells and not cells[-1].samples:
-            trial.skip(f"c{rung.concurrency}", f"c{cells[-1].concurrency} gave no sample")
-        else:
-            trial.check(f"c{rung.concurrency}", VerdictKind.INCONCLUSIVE, "not measured: the time was up")
-    return trial.verdict(_headline(trial.measurements))
-
-
-async def _measure(trial: Trial, settings: ThroughputSettings) -> list[Cell]:
-    client = LoadClient(trial.endpoint, limit_bytes=_MAX_ANSWER_BYTES)
-    cells: list[Cell] = []
+    baseline = _baseline(trial)
+    rule = _rule(settings)
+    refused = rule.refusal() if baseline is not None else None
+    if refused is not None:
+        trial.check("margin", VerdictKind.INCONCLUSIVE, refused)
+        return trial.verdict("")
     try:
-        for rung in settings.ladder:
-            if trial.remaining_s() <= 0 or (cells and not cells[-1].samples):
-                break
-            cells.append(await _measure_rung(trial, settings, rung, client))
-    finally:
-        client.close()
-    return cells
+        measured = load_client.run(lambda: _measure(trial, settings, baseline, rule))
+    except ProbeFailedError as error:
+        return _no_answer(trial, error)
+    trial.measurements["run"] = plain_run(measured.run)
+    trial.measurements["notes"] = list(measured.notes)
+    for note in measured.notes:
+        trial.say(note)
+    for seen, cell in zip(measured.cells, measured.run.cells, strict=True):
+        _judge_cell(trial, settings, seen, cell, measured.run)
+    _judge_ladders(trial, settings, measured.run)
+    _judge_baseline(trial, measured.run, baseline, rule)
+    return trial.verdict(headline(measured.run))
 
 
-async def _measure_rung(trial: Trial, settings: ThroughputSettings, rung: Rung, client: LoadClient) -> Cell:
-    async def wave(max_tokens: int) -> list[Exchange]:
-        bodies = [_body(trial.request.model, settings, max_tokens) for _ in range(rung.concurrency)]
-        deadline_s = time.monotonic() + min(settings.request_timeout_s, max(0.0, trial.remaining_s()))
-        return await client.wave(bodies, deadline_s=deadline_s)
-
-    # The first request of a shape compiles, and the first of a connection connects: neither is what users see.
-    warmup = tuple(read_request(exchange) for exchange in await wave(16))
-    rounds: list[tuple[Request, ...]] = []
-    if all(request.problem for request in warmup):
-        return Cell(rung.concurrency, (warmup,), ClientCost(0.0, 0.0))
-    async with SelfCheck() as check:
-        for number in range(rung.rounds):
-            if trial.remaining_s() <= 0 or (rounds and all(r.problem for r in rounds[-1])):
-                break
-            exchanges = await wave(settings.max_tokens)
-            rounds.append(tuple(read_request(exchange) for exchange in exchanges))
-            trial.say(f"c{rung.concurrency}: round {number + 1} of {rung.rounds}")
-    return Cell(rung.concurrency, tuple(rounds), check.cost())
+def _rule(settings: ThroughputSettings) -> Rule:
+    spreads: dict[str, Spread] = {metric: Spread(settings.session_sd) for metric in settings.compared}
+    return Rule(margin=settings.margin, metrics=settings.compared, spreads=spreads)
 
 
-def _body(model: str, settings: ThroughputSettings, max_tokens: int) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": [{"role": "user", "content": unique_prompt(settings.prompt_words)}],
-        "max_tokens": max_tokens,
-        "temperature": 0,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    if settings.ignore_eos:
-        body["ignore_eos"] = True
-    return body
+async def _measure(trial: Trial, settings: ThroughputSettings, baseline: Run | None, rule: Rule) -> Measured:
+    subject = Subject(
+        trial.endpoint, trial.request.model, trial.capability, trial.request.metrics_url, engine=trial.request.engine
+    )
+
+    def listen(progress: Progress) -> None:
+        left = f", about {progress.left_s:.0f} s left" if progress.left_s else ""
+        trial.progress_line({"sentence": f"{progress.sentence}{left}", "done": progress.done, "of": progress.of})
+
+    def enough(so_far: Run, rounds: int) -> str | None:
+        if baseline is None or any(cell.failures for cell in so_far.cells):
+            return f"{rounds} rounds decide"
+        decision = decide(so_far, baseline, rule)
+        return None if decision.next_look is not None else decision.sentence
+
+    return await measure(subject, settings, ends_at_s=trial.ends_at_s, listen=listen, enough=enough)
 
 
-def _judge(trial: Trial, settings: ThroughputSettings, rung: Rung, cell: Cell, numbers: Mapping[str, Any]) -> None:
-    name = f"c{rung.concurrency}"
-    if not _judge_requests(trial, name, cell, numbers):
-        return
-    if not _judge_measurement(trial, settings, name, rung, cell):
-        return
-    for check_id, judgement in _floors(rung, cell):
-        trial.check(f"{name}.{check_id}", judgement.verdict, judgement.sentence)
-    _judge_baseline(trial, settings, name, cell)
+def _no_answer(trial: Trial, error: ProbeFailedError) -> Verdict:
+    """Not even a short question was answered. Raises for a missing key, a wrong model, and the gate's own end."""
+    reading = error.reading
+    trial.guard(reading.exchange)
+    if trial.remaining_s() <= 0:
+        raise DeadlineError
+    untimed = reading.failure in UNMEASURABLE
+    trial.check(
+        "requests",
+        VerdictKind.INCONCLUSIVE if untimed else VerdictKind.FAIL,
+        f"{reading.sentence}: speed cannot be measured" if untimed else reading.sentence,
+        rule=_WHOLE,
+        exchanges=[reading.exchange],
+    )
+    return trial.verdict("")
 
 
-def _judge_requests(trial: Trial, name: str, cell: Cell, numbers: Mapping[str, Any]) -> bool:
-    """Every request has to end as it should; what was cut or refused is no speed."""
-    failed = [request for request in cell.requests if request.problem and not request.no_usage]
-    total = len(cell.requests)
+# --- one cell ---------------------------------------------------------------------------------------------------------
+
+
+def _judge_cell(trial: Trial, settings: ThroughputSettings, seen: CellRun, cell: Cell, run_: Run) -> None:
+    name = f"{cell.key.workload}.c{cell.key.concurrency}"
+    failed = {kind: count for kind, count in cell.failures.items() if kind not in UNMEASURABLE}
     if failed:
-        exchange = failed[0].exchange
-        if exchange.status in (401, 403):
-            key = needs_key(exchange.status, trial.request.api_key_env, trial.endpoint.api_key)
-            raise CannotJudgeError(key)
-        hint = refusal_hint(exchange, trial.endpoint, trial.request.model, timeout_s=10.0)
-        # An answer that only the gate's own end cut short proves nothing; a served error does.
-        cut = exchange.failure is not None and exchange.failure.layer == "timeout" and trial.remaining_s() <= 0
-        trial.check(
-            f"{name}.requests",
-            VerdictKind.INCONCLUSIVE if cut else VerdictKind.FAIL,
-            f"{hint or failed[0].problem} ({len(failed)} of {total} requests)",
-            rule="every request ends with a finish_reason, usage and [DONE]",
-            exchanges=[exchange],
-        )
-        return False
-    if not total:
-        trial.check(f"{name}.requests", VerdictKind.INCONCLUSIVE, "not measured: the time was up")
-        return False
-    silent = next((request for request in cell.requests if request.no_usage), None)
-    if silent is not None:
-        trial.check(
-            f"{name}.requests",
-            VerdictKind.INCONCLUSIVE,
-            "the engine sends no usage with its streams, so nobody can count its tokens: speed cannot be measured",
-            rule="tokens are what usage says",
-            exchanges=[silent.exchange],
-        )
-        return False
-    first = [cell.requests[0].exchange]
+        kind = max(failed, key=lambda each: failed[each])
+        listed = ", ".join(f"{count} × {each}" for each, count in failed.items())
+        sentence = f"{sum(failed.values())} of {cell.requests} requests failed ({listed}): {seen.sentences[kind]}"
+        trial.check(f"{name}.requests", VerdictKind.FAIL, sentence, rule=_WHOLE, exchanges=seen.shown)
+        return
+    if cell.problem is not None:
+        trial.check(f"{name}.measurement", VerdictKind.INCONCLUSIVE, cell.problem, exchanges=seen.shown)
+        return
     trial.check(
         f"{name}.requests",
         VerdictKind.PASS,
-        f"{total} of {total} requests complete",
-        rule="every request ends with a finish_reason, usage and [DONE]",
-        exchanges=first,
-        measurements=numbers,
+        f"{cell.requests} of {cell.requests} requests complete" + _odd_counts(seen),
+        rule=_WHOLE,
+        exchanges=seen.shown[:1],
+        measurements=cell_numbers(cell),
+        warn=seen.watch.reconciled is not None,
     )
-    return True
+    client = _client_error(seen)
+    for limit, check_id in _limits(settings, cell, run_):
+        decision = judge_limit(cell, limit, client)
+        trial.check(f"{name}.{check_id}", decision.verdict, decision.sentence)
 
 
-def _judge_measurement(trial: Trial, settings: ThroughputSettings, name: str, rung: Rung, cell: Cell) -> bool:
-    """Is this a measurement at all?"""
-    rates = cell.per_round("decode_tok_per_s")
-    needed = min(settings.min_rounds, rung.rounds)
-    cached = summary(cell).get("cached_share")
-    problem = None
-    if cell.client_error > settings.max_client_error:
-        problem = f"the client's event loop was late by {cell.client_error:.0%} of a request's decode time"
-    elif cell.cost.core_share > _MAX_CORE_SHARE:
-        problem = f"the client used {cell.cost.core_share:.0%} of a core; it may have been the bottleneck"
-    elif len(rates) < needed:
-        problem = f"{len(rates)} rounds long enough to time; {needed} are needed"
-    elif cached is not None and cached > settings.max_cached_share:
-        problem = f"{cached:.0%} of the prompt tokens came out of a cache, though no prompt was sent twice"
-    verdict = VerdictKind.INCONCLUSIVE if problem else VerdictKind.PASS
-    trial.check(f"{name}.measurement", verdict, problem or f"{len(rates)} rounds, client error {cell.client_error:.1%}")
-    return problem is None
+def _odd_counts(seen: CellRun) -> str:
+    return f"; {seen.watch.reconciled}" if seen.watch.reconciled else ""
 
 
-def _floors(rung: Rung, cell: Cell) -> list[tuple[str, Judgement]]:
-    judged = []
-    error, lag_s = cell.client_error, cell.cost.lag_p99_s
-    if rung.min_decode_tok_per_s is not None:
-        rates = cell.per_round("decode_tok_per_s")
-        judged.append(
-            ("decode_floor", against_floor("decode per user", rates, rung.min_decode_tok_per_s, error, "tok/s"))
+def _client_error(seen: CellRun) -> ClientError:
+    """A first and a last chunk may each be read late by the client's lag; nothing in between counts for a rate."""
+    decoding_s = [sample.last_at_s - sample.first_at_s for sample in seen.samples]
+    usual_s = statistics.median(decoding_s or [0.0])
+    lag_s = seen.cost.lag_p99_s
+    return ClientError(min(1.0, lag_s / usual_s) if usual_s > 0 else 1.0, lag_s)
+
+
+def _limits(settings: ThroughputSettings, cell: Cell, run_: Run) -> list[tuple[Limit, str]]:
+    """The floors and ceilings of the rungs that are this cell."""
+    limits = []
+    for rung in settings.ladder:
+        if not _is(rung, cell, run_):
+            continue
+        for setting, metric, check_id in _LIMITS:
+            value = getattr(rung, setting)
+            if value is not None:
+                limits.append((Limit(metric, cell.key.concurrency, value, cell.key.workload), check_id))
+    return limits
+
+
+def _is(rung: Rung, cell: Cell, run_: Run) -> bool:
+    here, _ = resolved([rung.concurrency], run_.engine.get("limit"))
+    return cell.key.concurrency in here and rung.workload in (None, cell.key.workload)
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+def _judge_ladders(trial: Trial, settings: ThroughputSettings, run_: Run) -> None:
+    for found in cliff.find_all(run_):
+        if len(found.rungs) < 2:
+            continue
+        law = step_time.fit(run_, found.workload)
+        blocks = found.cliffs and settings.on_cliff == "fail"
+        trial.check(
+            f"{found.workload}.ladder",
+            VerdictKind.FAIL if blocks else VerdictKind.PASS,
+            "; ".join((found.sentence, law.sentence) if law.base_s is not None else (found.sentence,)),
+            rule="no step of the ladder breaks the trend of those below it",
+            warn=bool(found.cliffs),
         )
-    if rung.min_aggregate_tok_per_s is not None:
-        rates = cell.per_round("aggregate_tok_per_s")
-        judged.append(
-            ("aggregate_floor", against_floor("aggregate", rates, rung.min_aggregate_tok_per_s, error, "tok/s"))
-        )
-    if rung.max_ttft_s is not None:
-        judged.append(
-            ("ttft_ceiling", against_ceiling("first token after", cell.per_round("ttft_s"), rung.max_ttft_s, lag_s))
-        )
-    return judged
 
 
-def _judge_baseline(trial: Trial, settings: ThroughputSettings, name: str, cell: Cell) -> None:
-    baseline = (trial.request.baseline or {}).get("measurements")
-    if not isinstance(baseline, Mapping) or not isinstance(baseline.get(name), Mapping):
-        trial.skip(f"{name}.baseline", f"no baseline measurement of {name} was given")
+def _baseline(trial: Trial) -> Run | None:
+    measurements = (trial.request.baseline or {}).get("measurements")
+    document = measurements.get("run") if isinstance(measurements, Mapping) else None
+    if not isinstance(document, Mapping):
+        return None
+    try:
+        return read_run(document)
+    except ValueError as error:
+        trial.say(f"the baseline cannot be read: {error}")
+        return None
+
+
+def _judge_baseline(trial: Trial, run_: Run, baseline: Run | None, rule: Rule) -> None:
+    if baseline is None:
+        trial.skip("baseline", "no baseline measurement was given")
         return
-    if baseline.get("settings") != settings.comparable():
-        sentence = f"the baseline was measured with {baseline.get('settings')}, this with {settings.comparable()}"
-        trial.check(f"{name}.baseline", VerdictKind.INCONCLUSIVE, sentence)
+    untimed = [str(cell.key) for cell in run_.cells if any(kind in UNMEASURABLE for kind in cell.failures)]
+    if untimed:
+        trial.check("baseline", VerdictKind.INCONCLUSIVE, f"nothing to compare: {', '.join(untimed)} cannot be timed")
         return
-    for metric, spoken in _COMPARED:
-        judgement = against_baseline(
-            f"{name} {spoken}",
-            cell.per_round(metric),
-            _rounds(baseline[name], metric),
-            margin=settings.margin,
-            session_sd=settings.session_sd,
-            client_error=cell.client_error,
-            rounds=settings.min_rounds,
+    decision = decide(run_, baseline, rule)
+    trial.measurements["baseline_notes"] = list(decision.notes)
+    if not decision.families:
+        trial.check("baseline", decision.verdict, decision.sentence)
+    for family in decision.families:
+        trial.check(
+            f"baseline.{family.metric}",
+            family.verdict,
+            family.sentence,
+            rule=f"not worse than the baseline by more than {rule.margin_of(family.metric):.0%}",
         )
-        trial.check(f"{name}.{metric}.baseline", judgement.verdict, judgement.sentence)
 
 
-def _rounds(numbers: Mapping[str, Any], metric: str) -> list[float]:
-    entry = numbers.get(metric)
-    values = entry.get("rounds") if isinstance(entry, Mapping) else None
-    if not isinstance(values, list):
-        return []
-    return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+def cell_numbers(cell: Cell) -> dict[str, Any]:
+    """What people look at first, each as its median with the number of rounds or samples."""
+    rounds = {metric: {"median": statistics.median(values), "n": len(values)} for metric, values in cell.rounds.items()}
+    return {**rounds, **{name: {"value": f.value, "n": f.n} for name, f in cell.figures.items()}}
 
 
-def _headline(measurements: Mapping[str, Any]) -> str:
-    parts = []
-    for name, numbers in measurements.items():
-        if name.startswith("c") and isinstance(numbers, Mapping) and "decode_tok_per_s" in numbers:
-            rate, together = numbers["decode_tok_per_s"]["median"], numbers["aggregate_tok_per_s"]["median"]
-            if rate is not None and together is not None:
-                parts.append(f"{name} {rate:.1f} tok/s each, {together:.1f} together")
-    return "; ".join(parts) or "measured"
+def headline(run_: Run) -> str:
+    """The run on one line: each cell's rates."""
+    return "; ".join(said for cell in run_.cells if (said := _said(cell))) or "measured"
+
+
+def _said(cell: Cell) -> str:
+    each, together = _median(cell.rounds.get(DECODE, ())), _median(cell.rounds.get(AGGREGATE, ()))
+    if each is None or together is None or cell.problem is not None:
+        return ""
+    return f"{cell.key} {each:.1f} tok/s each, {together:.1f} together"
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None

@@ -93,8 +93,9 @@ def test_a_wrong_model_name_fails_and_names_the_served_ones(
 
 @pytest.mark.parametrize("gate", GATES)
 def test_bad_settings_and_addresses_are_errors_with_a_hint(judge: Judge, gate: str) -> None:
-    misspelt = judge(gate, "http://127.0.0.1:1", profile={"max_token": 5})
-    assert (misspelt.verdict, "did you mean 'max_tokens'?" in misspelt.sentence) == ("error", True)
+    known = "margin" if gate == "throughput" else "max_tokens"
+    misspelt = judge(gate, "http://127.0.0.1:1", profile={known[:-1]: 5})
+    assert (misspelt.verdict, f"did you mean {known!r}?" in misspelt.sentence) == ("error", True)
     capability = judge(gate, "http://127.0.0.1:1", capability={"thinkng": "none"})
     assert (capability.verdict, "did you mean 'thinking'?" in capability.sentence) == ("error", True)
     address = judge(gate, "localhost:8000")

@@ -1,0 +1,326 @@
+"""A throughput run: learn, warm up, and measure round by round over all cells, so that drift hits every cell alike."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from gates.load_client import ClientCost, LoadClient, processes_for
+from gates.throughput.asking import Asker, ProbeFailedError, Question
+from gates.throughput.cells import CellRun
+from gates.throughput.device_side import Devices, open_devices
+from gates.throughput.engine_side import (
+    EngineFacts,
+    EngineWatch,
+    facts_of_flags,
+    look_at,
+)
+from gates.throughput.ladder import ladder, resolved
+from gates.throughput.records import Run
+from gates.throughput.sample import Reading, read
+
+if TYPE_CHECKING:
+    from gates.capability import Capability
+    from gates.endpoint import Endpoint
+    from gates.throughput.settings import ThroughputSettings
+
+__all__ = ["Measured", "ProbeFailedError", "Progress", "Subject", "measure"]
+
+_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_WARM_TOKENS: Final = 16
+_STEADY_SHARE: Final = 0.2
+_STEADY_S: Final = 0.005
+"""Two warm-up rounds agree when their first tokens took as long, within a fifth or so many seconds."""
+_SPARE: Final = 1.3
+"""A round is begun only when so many times what it is expected to take is left."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured. `flags`: the engine's native ones; so many `instances` of it stand behind the endpoint."""
+
+    endpoint: Endpoint
+    model: str
+    capability: Capability
+    metrics_url: str | None = None
+    flags: tuple[str, ...] = ()
+    instances: int = 1
+    engine: str | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Rounds of cells done of how many, and how long the rest will take, where that can be told."""
+
+    done: int
+    of: int
+    sentence: str
+    left_s: float | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The record of the run, the cells with their evidence, and what people should know about it besides."""
+
+    run: Run
+    cells: Sequence[CellRun]
+    notes: Sequence[str] = field(default_factory=list)
+
+
+Listen = Callable[[Progress], None]
+Enough = Callable[[Run, int], str | None]
+"""Called with everything so far after each number of rounds that the settings name: why to stop, or None."""
+
+
+def one_look(run: Run, rounds: int) -> str | None:
+    """Stop after the first look: nothing is compared."""
+    del run
+    return f"{rounds} rounds were asked for"
+
+
+async def measure(
+    subject: Subject,
+    settings: ThroughputSettings,
+    *,
+    ends_at_s: float,
+    listen: Listen = lambda _: None,
+    enough: Enough = one_look,
+) -> Measured:
+    """Run the whole ladder; to be called inside `load_client.run`. `ends_at_s` is a monotonic time.
+
+    Raises `ProbeFailedError` when the endpoint does not even answer a short question; whatever goes wrong later is in
+    the cells.
+    """
+    started_at, started_s = datetime.now(UTC), time.monotonic()
+    facts, page = await asyncio.to_thread(_look_around, subject, settings, ends_at_s)
+    devices = await asyncio.to_thread(open_devices, subject.endpoint.target)
+    bench = _Bench(subject, settings, ends_at_s, listen, enough, facts, page, devices)
+    client = LoadClient(subject.endpoint, limit_bytes=_MAX_ANSWER_BYTES)
+    try:
+        with devices.watching():
+            await bench.run(client)
+    finally:
+        client.close()
+    run = replace(bench.record(), started_at=started_at.isoformat(timespec="seconds"))
+    return Measured(replace(run, duration_s=round(time.monotonic() - started_s, 3)), bench.cells, bench.notes)
+
+
+def _look_around(subject: Subject, settings: ThroughputSettings, ends_at_s: float) -> tuple[EngineFacts, str | None]:
+    given = EngineFacts(
+        name=subject.engine,
+        limit=settings.limit,
+        captures=tuple(settings.captures),
+        context_tokens=subject.capability.max_context_tokens,
+    )
+    flags = facts_of_flags(subject.flags, instances=subject.instances)
+    own, page = look_at(subject.endpoint, subject.model, subject.metrics_url, ends_at_s)
+    # What an engine settled on counts more than what its flags asked for.
+    return given.or_else(own).or_else(flags), page
+
+
+class _Bench:
+    """One run's state."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        settings: ThroughputSettings,
+        ends_at_s: float,
+        listen: Listen,
+        enough: Enough,
+        facts: EngineFacts,
+        page: str | None,
+        devices: Devices,
+    ) -> None:
+        self.settings = settings
+        self.facts = facts
+        self.notes: list[str] = []
+        self._subject = subject
+        self._ends_at_s = ends_at_s
+        self._listen = listen
+        self._enough = enough
+        self._devices = devices
+        self._asker = Asker(subject.model, subject.capability, facts.context_tokens)
+        self._done = 0
+        self._target = settings.rounds[0]
+        self.cells = self._cells(page)
+        if page is None:
+            self.notes.append("the endpoint has no metrics page that is known: counts are not reconciled")
+        if devices.absent is not None:
+            self.notes.append(f"no figures of GPUs: {devices.absent}")
+
+    async def run(self, client: LoadClient) -> None:
+        open_cells = [cell for cell in self.cells if cell.problem is None]
+        if open_cells:
+            workloads = list({cell.workload.name: cell.workload for cell in open_cells}.values())
+            self._say("learning how long the prompts become")
+            await self._asker.learn(client, workloads, self._soon)
+        for cell in open_cells:
+            await self._warm_up(client, cell)
+        await self._rounds(client)
+
+    def record(self) -> Run:
+        """Everything so far. The time it was started and took is the caller's to say."""
+        engine = self.facts.plain() | ({"gpus": self._devices.plain()} if self._devices.cards else {})
+        return Run(
+            started_at="",
+            duration_s=0.0,
+            model=self._subject.model,
+            workloads={workload.name: workload.plain() for workload in self.settings.workloads},
+            cells=[
+                cell.finished(self.settings, self._asker.lengths.head, self._devices.figures(cell.spans))
+                for cell in self.cells
+            ],
+            engine=engine,
+        )
+
+    def _cells(self, page: str | None) -> list[CellRun]:
+        settings, limit = self.settings, self.facts.limit
+        if limit is None and not settings.ladder:
+            self.notes.append(
+                f"how many sequences the engine runs at once nobody says, so the ladder ends at "
+                f"{settings.max_concurrency}: give its limit to see what lies beyond"
+            )
+        auto = ladder(limit, most=settings.max_concurrency, captures=self.facts.captures)
+        common, lost = resolved([rung.concurrency for rung in settings.ladder], limit)
+        self.notes += lost
+        cells = []
+        for workload in settings.workloads:
+            own, lost = resolved(workload.concurrency, limit)
+            self.notes += [f"{workload.name}: {sentence}" for sentence in lost]
+            problem = workload.impossible(self.facts.context_tokens)
+            rungs = own if workload.concurrency else (common if settings.ladder else auto)
+            cells += [CellRun(workload, rung, EngineWatch(page), problem, over=problem is not None) for rung in rungs]
+        return cells
+
+    # --- warm-up ------------------------------------------------------------------------------------------------------
+
+    async def _warm_up(self, client: LoadClient, cell: CellRun) -> None:
+        """Short rounds until the first token takes as long as in the one before: what compiles has compiled then."""
+        before_s: float | None = None
+        for number in range(self.settings.warmups):
+            if self._left_s() <= 0:
+                return
+            self._say(f"{cell.key}: warming up")
+            asked = self._asker.questions(cell.workload, -2 - number, cell.concurrency)
+            short = [replace(q, body=q.body | {"max_tokens": _WARM_TOKENS}, wanted_tokens=None) for q in asked]
+            readings = await self._wave(client, short)
+            self._asker.correct(cell.workload, [question.chars for question in short], readings)
+            samples = [reading.sample for reading in readings if reading.sample is not None]
+            if not samples:
+                return
+            wait_s = statistics.median(sample.ttft_s for sample in samples)
+            gap_s = statistics.median([gap for sample in samples for gap in sample.gaps_s] or [0.0])
+            each = cell.workload.longest_answer * gap_s * len(samples[0].times_s) / samples[0].completion_tokens
+            cell.chunks_per_s = cell.concurrency / gap_s if gap_s else 0.0
+            cell.expected_s = (max(sample.ttft_s for sample in samples) + each) * self.settings.requests_per_stream
+            if before_s is not None and abs(wait_s - before_s) <= max(_STEADY_S, _STEADY_SHARE * before_s):
+                return
+            before_s = wait_s
+
+    # --- rounds -------------------------------------------------------------------------------------------------------
+
+    async def _rounds(self, client: LoadClient) -> None:
+        last = self.settings.rounds[-1]
+        for number in range(1, last + 1):
+            self._target = next(look for look in self.settings.rounds if look >= number)
+            open_cells = [cell for cell in self.cells if not cell.over]
+            if not open_cells:
+                return
+            if number > 1 and self._left_s() < _SPARE * sum(cell.expected_s for cell in open_cells):
+                self.notes.append(f"{number - 1} rounds of {last}: the time was up")
+                return
+            for cell in open_cells:
+                await self._round(client, cell, number)
+            why = self._enough(self.record(), number) if number in self.settings.rounds else None
+            if why is not None:
+                return
+
+    async def _round(self, client: LoadClient, cell: CellRun, number: int) -> None:
+        if cell.over or self._left_s() <= _SPARE * cell.expected_s:
+            return
+        asked = self._asker.questions(cell.workload, number, cell.concurrency * self.settings.requests_per_stream)
+        if cell.workload.prefix == "warm":
+            await self._wave(client, [replace(q, body=q.body | {"max_tokens": 1}, wanted_tokens=None) for q in asked])
+        self._say(f"{cell.key}: round {number} of {self._target}")
+        await cell.watch.open(self._ends_at_s)
+        began_s, began_wall_s = time.monotonic(), time.time()
+        client.processes = processes_for(cell.chunks_per_s, os.cpu_count() or 1)
+        readings, cost = await self._measured(client, asked, cell)
+        ended_s = time.monotonic()
+        if self._cut(readings):
+            self.notes.append(f"{cell.key}: round {number} was cut off by the end of the run and does not count")
+            return
+        cell.expected_s = ended_s - began_s
+        tally = cell.take(readings, cost, (began_s, ended_s))
+        await cell.watch.close(tally)
+        cell.watch.problem = cell.watch.problem or await asyncio.to_thread(self._devices.foreign, began_wall_s)
+        self._done += 1
+        if not tally.counted:
+            cell.over = True
+            await self._after_nothing(client, cell, readings[0][0])
+
+    async def _measured(
+        self, client: LoadClient, asked: Sequence[Question], cell: CellRun
+    ) -> tuple[list[list[Reading]], ClientCost]:
+        """One round: what every stream got, in order. Stream k has the questions k, k + streams, …"""
+        streams = [asked[number :: cell.concurrency] for number in range(cell.concurrency)]
+        load = await client.streams(
+            [[question.body for question in stream] for stream in streams],
+            deadline_s=self._ends_at_s,
+            request_timeout_s=self.settings.request_timeout_s,
+        )
+        if load.unsent:
+            self.notes.append(f"{cell.key}: {load.unsent} requests were not sent: {load.stopped or 'the time was up'}")
+        readings = [
+            [read(exchange, wanted_tokens=q.wanted_tokens) for exchange, q in zip(exchanges, stream, strict=False)]
+            for exchanges, stream in zip(load.streams, streams, strict=True)
+        ]
+        return readings, load.cost
+
+    async def _after_nothing(self, client: LoadClient, cell: CellRun, reading: Reading) -> None:
+        """A round in which nothing counted ends its cell; where nobody listens any more, the run."""
+        probe = await client.wave([self._asker.questions(cell.workload, -1, 1)[0].body | {"max_tokens": 1}],
+                                  deadline_s=self._soon())  # fmt: skip
+        gone = read(probe[0], wanted_tokens=None)
+        if gone.failure != "no connection":
+            return
+        self.notes.append(f"{cell.key}: the endpoint died during the run: {reading.sentence}")
+        for other in self.cells:
+            if not other.over:
+                other.over = True
+                if not other.requests:
+                    other.problem = f"not measured: the endpoint is gone ({gone.sentence})"
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    async def _wave(self, client: LoadClient, asked: Sequence[Question]) -> list[Reading]:
+        exchanges = await client.wave([question.body for question in asked], deadline_s=self._soon())
+        return [
+            read(exchange, wanted_tokens=question.wanted_tokens)
+            for exchange, question in zip(exchanges, asked, strict=True)
+        ]
+
+    def _cut(self, readings: Sequence[Sequence[Reading]]) -> bool:
+        """Did the run's own end cut this round short? That says nothing about the engine."""
+        late = any(reading.failure == "timeout" for stream in readings for reading in stream)
+        return late and self._left_s() <= 0
+
+    def _soon(self) -> float:
+        """The deadline of a request that is sent now."""
+        return min(time.monotonic() + self.settings.request_timeout_s, self._ends_at_s)
+
+    def _left_s(self) -> float:
+        return self._ends_at_s - time.monotonic()
+
+    def _say(self, sentence: str) -> None:
+        going = [cell for cell in self.cells if not cell.over]
+        left = sum(cell.expected_s * max(0, self._target - cell.rounds_seen) for cell in going)
+        of = self._done + sum(max(0, self._target - cell.rounds_seen) for cell in going)
+        self._listen(Progress(self._done, of, sentence, left or None))

@@ -1,0 +1,79 @@
+"""Settings of a throughput run, as a profile has them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from gates.strict import StrictModel
+from gates.throughput.workload import CHAT, Workload
+
+
+class Rung(StrictModel):
+    """One concurrency with its floors. A floor or ceiling that is not given is not judged."""
+
+    concurrency: int | Literal["limit", "beyond"]
+    """How many streams at once; `limit`: as many as the engine runs at once, `beyond`: a quarter more."""
+    workload: str | None = None
+    """The floors hold for this workload only; without it for every one that has this rung."""
+    min_decode_tok_per_s: float | None = Field(default=None, gt=0)
+    """Per user, after the first token."""
+    min_aggregate_tok_per_s: float | None = Field(default=None, gt=0)
+    max_ttft_s: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _positive(self) -> Rung:
+        if isinstance(self.concurrency, int) and not 0 < self.concurrency <= 4096:
+            raise ValueError("concurrency is between 1 and 4096")
+        return self
+
+
+class ThroughputSettings(StrictModel):
+    """Settings of the gate `throughput` and of `cutover bench`."""
+
+    workloads: tuple[Workload, ...] = Field(default=(CHAT,), min_length=1, strict=False)
+    ladder: tuple[Rung, ...] = Field(default=(), strict=False)
+    """The rungs; none: 1, 2, 4, 8 … up to the engine's own limit, one beyond it, one above each capture size."""
+    max_concurrency: int = Field(default=16, gt=0, le=4096)
+    """Where the ladder ends when nobody says the engine's limit."""
+    limit: int | None = Field(default=None, gt=0, le=4096)
+    """The engine's own most sequences at once, where neither it nor its flags say so."""
+    captures: tuple[int, ...] = Field(default=(), strict=False)
+    """Batch sizes with captured graphs, where neither the engine nor its flags say so."""
+    rounds: tuple[int, ...] = Field(default=(3, 5, 9), min_length=1, strict=False)
+    """After so many rounds the verdict is looked at; without a baseline the first look is the last."""
+    requests_per_stream: int = Field(default=1, gt=0)
+    """In one round, one after the other."""
+    warmups: int = Field(default=3, gt=0)
+    """At most so many short rounds before the first that counts: fewer once two of them agree."""
+    margin: float = Field(default=0.05, gt=0, lt=1)
+    """How much slower than the baseline is still accepted, on the whole ladder; a single cell may lose twice that."""
+    compared: tuple[Literal["decode_tok_per_s", "aggregate_tok_per_s", "ttft_s", "chunk_gap_s"], ...] = Field(
+        default=("decode_tok_per_s", "aggregate_tok_per_s", "ttft_s"), min_length=1, strict=False
+    )
+    """What must not be worse than the baseline's."""
+    on_cliff: Literal["warn", "fail"] = "warn"
+    """A step that breaks the ladder's own trend is always named; `fail`: it also blocks."""
+    session_sd: float = Field(default=0.01, ge=0, lt=1)
+    """Assumed spread between two starts of the same engine, until restarts have measured it."""
+    max_lag_share: float = Field(default=0.2, gt=0)
+    """The client may be late by this share of the time between two chunks (p99); above it nothing is concluded."""
+    max_core_share: float = Field(default=0.7, gt=0, le=1)
+    """The client may use this share of a core."""
+    max_cached_share: float = Field(default=0.01, gt=0, le=1)
+    """Of a cold prompt's tokens; what the chat template puts in front of every prompt is allowed besides."""
+    request_timeout_s: float = Field(default=300.0, gt=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ThroughputSettings:
+        names = [workload.name for workload in self.workloads]
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double is not None:
+            raise ValueError(f"the workload {double!r} is listed twice")
+        stray = next((rung.workload for rung in self.ladder if rung.workload not in (None, *names)), None)
+        if stray is not None:
+            raise ValueError(f"a rung is for the workload {stray!r}; there are {', '.join(names)}")
+        if list(self.rounds) != sorted(set(self.rounds)) or self.rounds[0] < 1:
+            raise ValueError("rounds are numbers from 1 on, ascending, as [3, 5, 9]")
+        return self
