@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -57,6 +58,8 @@ class Done:
     outcome: Outcome
     aimed: tuple[str, ...] = ()
     first_try: str | None = None
+    cpu_s: float = 0.0
+    """Of gate and engine together, all tries and runs of this job."""
 
     @property
     def seen(self) -> bool:
@@ -92,12 +95,12 @@ def planned(measures: tuple[str, ...], seeds: Mapping[str, int], first_seed: int
 
 def run(job: Job) -> Done:
     """A job; one that came to no end of its own is tried once more, and says so."""
-    first = _tried(job)
-    if not _unfinished(first.outcome):
-        return first
-    again = _tried(job)
-    said = f"{first.outcome.verdict}: {first.outcome.sentence}"[:300]
-    return Done(job, again.outcome, again.aimed, first_try=said)
+    before_s = time.process_time()
+    done = _tried(job)
+    if _unfinished(done.outcome):
+        said = f"{done.outcome.verdict}: {done.outcome.sentence}"[:300]
+        done = replace(_tried(job), first_try=said)
+    return replace(done, cpu_s=round(time.process_time() - before_s, 3))
 
 
 def _tried(job: Job) -> Done:
@@ -198,4 +201,4 @@ def _done(document: Mapping[str, Any]) -> Done:
         return {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
 
     job, outcome = Job(**tuples(document["job"])), Outcome(**tuples(document["outcome"]))
-    return Done(job, outcome, tuple(document["aimed"]), document["first_try"])
+    return Done(job, outcome, tuple(document["aimed"]), document["first_try"], float(document["cpu_s"]))

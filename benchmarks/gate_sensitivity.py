@@ -138,7 +138,8 @@ def from_file(path: Path, *, any_code: bool) -> tuple[list[Done], str]:
 def _report(done: list[Done], said: str) -> int:
     print(tables(done))
     wrong = shortfalls(done)
-    print(f"\n{said}; {len(wrong)} findings" + (":" if wrong else ""))
+    cpu_s = sum(one.cpu_s for one in done)
+    print(f"\n{said}; {_minutes(cpu_s)} of CPU; {len(wrong)} findings" + (":" if wrong else ""))
     for line in wrong:
         print(f"- {line[:400]}")
     return 1 if wrong else 0

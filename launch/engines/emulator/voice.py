@@ -1,6 +1,7 @@
 """One choice of an answer while it is spoken: token by token, up to its end, a stop string or the limit."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from .request import Asked
 from .stops import Stops
@@ -36,16 +37,16 @@ class Voice:
             self._begun = True
             self._next_piece = next(self._pieces, None)
         group: list[Piece] = []
-        limit = self._asked.max_tokens - self.produced_tokens
-        while self._next_piece is not None and len(group) < wanted and len(group) < limit:
-            group.append(self._next_piece)
+        room = min(wanted, self._asked.max_tokens - self.produced_tokens)
+        if self._next_piece is not None and room > 0:
+            group = [self._next_piece, *islice(self._pieces, room - 1)]
             self._next_piece = next(self._pieces, None)
         self.produced_tokens += len(group)
-        for piece in group:
-            self.reasoning_tokens += piece.kind == "reasoning"
-            self._called = self._called or piece.kind == "call"
-            if not self._asked.streamed:
-                self.written.add(piece)
+        kinds = [piece.kind for piece in group]
+        self.reasoning_tokens += kinds.count("reasoning")
+        self._called = self._called or "call" in kinds
+        if not self._asked.streamed:
+            self.written.add(group)
         if self.produced_tokens >= self._asked.max_tokens:
             # Also when nothing is left to say: the token that ends an answer has no room any more.
             self._end("length")

@@ -1,6 +1,9 @@
 """What an answer amounted to, before it is one JSON body."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
 from ..tokens import Piece
 
@@ -26,17 +29,18 @@ class Written:
     finish: str = "stop"
     matched: str | None = None  # the stop string that ended it
 
-    def add(self, piece: Piece) -> None:
-        """Take up one more token."""
-        match piece.kind:
-            case "reasoning":
-                self.reasoning += piece.text
-            case "content":
-                self.content += piece.text
-            case "call":
-                self.calls.append([piece.text, ""])
-            case "arguments" if self.calls:
-                self.calls[-1][1] += piece.text
+    def add(self, group: Iterable[Piece]) -> None:
+        """Take up more tokens."""
+        for kind, pieces in groupby(group, key=attrgetter("kind")):
+            match kind:
+                case "reasoning":
+                    self.reasoning += "".join(piece.text for piece in pieces)
+                case "content":
+                    self.content += "".join(piece.text for piece in pieces)
+                case "call":
+                    self.calls += [[piece.text, ""] for piece in pieces]
+                case "arguments" if self.calls:
+                    self.calls[-1][1] += "".join(piece.text for piece in pieces)
 
     @property
     def complete_calls(self) -> list[list[str]]:
