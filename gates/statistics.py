@@ -129,6 +129,16 @@ B80: Final = Sprt(p0=0.95, p1=0.80, cap=150)
 """A behaviour that depends on the model: 18 right in a row accept, 4 wrong in the first 5 or 5 in 14 reject."""
 
 
+LOOKS: Final = (1, 2, 4)
+"""A comparison that is undecided is looked at again with twice, then four times as many tries."""
+LOOK_CONFIDENCE: Final = 0.977
+"""One-sided, for each of the three looks: together they err in 5 %.
+
+Source: S. J. Pocock, Group sequential methods in the design and analysis of clinical trials, Biometrika 64 (1977) 191,
+for looks at even distances; that it holds for these is computed in `tests/gates/test_relative_looks.py`.
+"""
+
+
 def wilson_lower(right: int, n: int, confidence: float = 0.95) -> float:
     """The one-sided lower bound of the share right/n; 0 when nothing was seen.
 
@@ -189,21 +199,25 @@ def paired_lower(only_base_right: int, only_candidate_right: int, n: int, confid
     return low
 
 
-def non_inferior(right: int, n: int, base_right: int, base_n: int, *, margin: float) -> Ruling:
+def non_inferior(
+    right: int, n: int, base_right: int, base_n: int, *, margin: float, confidence: float = 0.95
+) -> Ruling:
     """Is the candidate worse than the base by no more than `margin` (0.1 is ten points)? Different items.
 
-    Accepts when a difference beyond the margin is excluded (one-sided 95 %, Newcombe), rejects when one within the
-    margin is, and holds when the margin lies inside the uncertainty.
+    Accepts when a difference beyond the margin is excluded (one-sided `confidence`, Newcombe), rejects when one within
+    the margin is, and holds when the margin lies inside the uncertainty.
     """
-    low = newcombe_lower(right, n, base_right, base_n)
-    high = -newcombe_lower(base_right, base_n, right, n)
+    low = newcombe_lower(right, n, base_right, base_n, confidence)
+    high = -newcombe_lower(base_right, base_n, right, n, confidence)
     return _against_margin(low, high, margin)
 
 
-def non_inferior_paired(only_base_right: int, only_candidate_right: int, n: int, *, margin: float) -> Ruling:
-    """The same question when both answered the same `n` items (one-sided 95 %, Tango)."""
-    low = paired_lower(only_base_right, only_candidate_right, n)
-    high = -paired_lower(only_candidate_right, only_base_right, n)
+def non_inferior_paired(
+    only_base_right: int, only_candidate_right: int, n: int, *, margin: float, confidence: float = 0.95
+) -> Ruling:
+    """The same question when both answered the same `n` items (one-sided `confidence`, Tango)."""
+    low = paired_lower(only_base_right, only_candidate_right, n, confidence)
+    high = -paired_lower(only_candidate_right, only_base_right, n, confidence)
     return _against_margin(low, high, margin)
 
 

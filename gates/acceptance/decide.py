@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.acceptance.check import Behaviour, Deterministic, Overall, Relative, Report, Tier
 from gates.contract import VerdictKind
-from gates.statistics import Ruling, non_inferior, wilson_lower
+from gates.statistics import LOOK_CONFIDENCE, Ruling, non_inferior, non_inferior_paired, wilson_lower
 
 if TYPE_CHECKING:
     from gates.acceptance.tries import Tries
@@ -28,7 +28,10 @@ class Decision:
 
 
 def decide(tries: Tries, tier: Tier, before: Mapping[str, Any]) -> Decision:
-    """`before` is what the same check measured on production: ``{"n": int, "right": int}``, or empty."""
+    """`before` is what the same check measured on production: ``{"n": int, "right": int}``, or empty.
+
+    With ``"outcomes"``, a list of bool, production was asked the very same questions, in the same order.
+    """
     n, right = len(tries.done), tries.right
     figures: dict[str, Any] = {"n": n, "right": right}
     if n:
@@ -49,7 +52,7 @@ def decide(tries: Tries, tier: Tier, before: Mapping[str, Any]) -> Decision:
 
 
 def _ruled(tries: Tries, tier: Tier, before: Mapping[str, Any]) -> tuple[VerdictKind, str]:
-    n, right = len(tries.done), tries.right
+    n = len(tries.done)
     lost = sum(one.lost for one in tries.done)
     match tries.check.rule:
         case Deterministic():
@@ -60,7 +63,7 @@ def _ruled(tries: Tries, tier: Tier, before: Mapping[str, Any]) -> tuple[Verdict
             return _behaved(tries.ruling, smoke=tier is Tier.SMOKE)
         case Relative() as rule:
             # Five tries of the smoke tier compare nothing.
-            return _compared(rule, right, n, before if tier is not Tier.SMOKE else {})
+            return _compared(rule, tries.outcomes(), before if tier is not Tier.SMOKE else {})
         case Report() | Overall():
             return VerdictKind.PASS, ""
 
@@ -75,14 +78,22 @@ def _behaved(ruling: Ruling | None, *, smoke: bool) -> tuple[VerdictKind, str]:
     return VerdictKind.INCONCLUSIVE, "neither good nor bad enough to tell within the allowed number of tries"
 
 
-def _compared(rule: Relative, right: int, n: int, before: Mapping[str, Any]) -> tuple[VerdictKind, str]:
+def _compared(rule: Relative, outcomes: Sequence[bool], before: Mapping[str, Any]) -> tuple[VerdictKind, str]:
+    n, right = len(outcomes), sum(outcomes)
     if rule.floor is not None and n and right / n < rule.floor:
         return VerdictKind.FAIL, f"below the floor of {rule.floor:.0%}"
     base_n, base_right = before.get("n"), before.get("right")
-    if not isinstance(base_n, int) or not isinstance(base_right, int) or base_n <= 0:
+    if not isinstance(base_n, int) or not isinstance(base_right, int) or not 0 <= base_right <= base_n or not base_n:
         return VerdictKind.PASS, "nothing to compare with; only the floor decided" if rule.floor is not None else ""
-    ruling = non_inferior(right, n, base_right, base_n, margin=rule.margin)
-    compared = f"production: {base_right} of {base_n}"
+    same = before.get("outcomes")
+    if isinstance(same, list) and len(same) == n:
+        only_there = sum(theirs and not ours for ours, theirs in zip(outcomes, same, strict=True))
+        only_here = sum(ours and not theirs for ours, theirs in zip(outcomes, same, strict=True))
+        ruling = non_inferior_paired(only_there, only_here, n, margin=rule.margin, confidence=LOOK_CONFIDENCE)
+        compared = f"production: {base_right} of the same {base_n}"
+    else:
+        ruling = non_inferior(right, n, base_right, base_n, margin=rule.margin, confidence=LOOK_CONFIDENCE)
+        compared = f"production: {base_right} of {base_n}"
     if ruling is Ruling.REJECT:
         return VerdictKind.FAIL, f"worse than before by more than {rule.margin:.0%} ({compared})"
     if ruling is Ruling.HOLD:

@@ -12,10 +12,11 @@ from pydantic import Field
 from gates import load_client
 from gates.acceptance import register
 from gates.acceptance.asker import Asker, BlockedError, Limits, SilentError
-from gates.acceptance.check import Relative, Skip, Tier
-from gates.acceptance.decide import Decision, decide
+from gates.acceptance.check import Skip, Tier
+from gates.acceptance.decide import Decision
 from gates.acceptance.door import knock
 from gates.acceptance.every_answer import judge_every_answer
+from gates.acceptance.relative import Production, decided
 from gates.acceptance.rerun import MAX_RERUNS, look_into
 from gates.acceptance.spoiled import read_spoiled
 from gates.acceptance.survey import Surroundings
@@ -121,6 +122,7 @@ class _Judgement:
         self.stop_early = settings.stop_early or self.tier is Tier.SMOKE
         self.asker = Asker(self.trial, limits, settings.concurrency)
         self.live = self._live()
+        self.production = Production(self.live, self.seed)
         before = self.trial.request.baseline or {}
         shown = before.get("measurements")
         self.surroundings = Surroundings(
@@ -142,6 +144,8 @@ class _Judgement:
             self.trial.check("silent", VerdictKind.FAIL, said, exchanges=[silent.exchange])
         finally:
             self.trial.measurements |= {"checks": self.figures, "requests": self.asker.requests}
+            if self.production.tries:
+                self.trial.measurements["production"] = self.production.figures()
             self.asker.close()
             if self.live is not None:
                 self.live.close()
@@ -161,19 +165,11 @@ class _Judgement:
         """The same questions to production first, where nothing is known of it: what is only relative needs them."""
         if self.live is None or self.surroundings.baseline or self.tier is Tier.SMOKE:
             return
-        relative = [c for c in self.chosen if isinstance(c.rule, Relative) and not (c.exclusive or c.destructive)]
-        shown = {}
-        for check in relative:
-            self.trial.say(f"production first: {check.id}")
-            try:
-                tries = await run_tries(check, self.live, self.seed, self.tier)
-            except SilentError as silent:
-                self.trial.skip("production", f"production does not answer, so nothing is compared with it: {silent}")
-                return
-            if tries.skipped is None:
-                shown[check.id] = {"n": len(tries.done), "right": tries.right}
-        self.trial.measurements["production"] = shown
-        self.surroundings = replace(self.surroundings, baseline={"checks": shown})
+        why_not = await self.production.measure(self.chosen)
+        if why_not is not None:
+            self.trial.skip("production", why_not)
+            return
+        self.surroundings = replace(self.surroundings, baseline={"checks": self.production.figures()})
 
     async def _ask(self) -> None:
         smoke = self.tier is Tier.SMOKE
@@ -223,7 +219,8 @@ class _Judgement:
         if tries.skipped is not None:
             self.trial.skip(check.id, tries.skipped)
             return
-        decision = decide(tries, self.tier, self.surroundings.before(check.id))
+        earlier = self.surroundings.before(check.id)
+        decision = await decided(tries, self.asker, self.tier, self.production, earlier)
         if decision.verdict is VerdictKind.FAIL:
             # Looked into when the checks beside it are through: one of the questions is asked with nothing else there.
             self.failing.append((check, tries, decision))

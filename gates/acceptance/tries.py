@@ -85,19 +85,31 @@ async def run_tries(check: Check, asker: Asker, seed: str, tier: Tier) -> Tries:
     planned = plan_of(check.rule, tier, len(check.modes))
     plan = planned.plan if isinstance(planned, Behaviour) else planned
     most = plan.n if isinstance(plan, FixedPlan) else plan.cap
-    while tries.ruling is None and len(tries.done) < most:
-        count = min(asker.concurrency, most - len(tries.done))
-        samples = [check.sample(len(tries.done) + i, seed, asker.capability) for i in range(count)]
-        try:
-            for one in await together(attempt(check, asker, sample) for sample in samples):
-                tries.done.append(await _persisting(check, asker, one))
-                tries.ruling = plan.decide(tries.outcomes())
-                if tries.ruling is not None and isinstance(check.rule, Behaviour):
-                    break
-        except Skip as skip:
-            tries.skipped = str(skip)
-            return tries
+    while tries.ruling is None and len(tries.done) < most and tries.skipped is None:
+        for one in await _next(tries, asker, seed, most):
+            tries.done.append(one)
+            tries.ruling = plan.decide(tries.outcomes())
+            if tries.ruling is not None and isinstance(check.rule, Behaviour):
+                break
     return tries
+
+
+async def more_tries(tries: Tries, asker: Asker, seed: str, most: int) -> None:
+    """Go on where the tries ended until there are `most`; what ruled until now rules no more."""
+    while len(tries.done) < most and tries.skipped is None:
+        tries.done += await _next(tries, asker, seed, most)
+
+
+async def _next(tries: Tries, asker: Asker, seed: str, most: int) -> list[Try]:
+    """As many of the next tries as there is room for at once; none when the check does not apply after all."""
+    check, number = tries.check, len(tries.done)
+    samples = [check.sample(number + i, seed, asker.capability) for i in range(min(asker.concurrency, most - number))]
+    try:
+        asked = await together(attempt(check, asker, sample) for sample in samples)
+        return [await _persisting(check, asker, one) for one in asked]
+    except Skip as skip:
+        tries.skipped = str(skip)
+        return []
 
 
 async def attempt(check: Check, asker: Asker, sample: Sample) -> Try:
