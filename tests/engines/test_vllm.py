@@ -1,7 +1,6 @@
 """A real vLLM serves a real model: it passes the gates with its parsers, fails without, and ends whole when shot."""
 
 import os
-import shutil
 import signal
 
 import psutil
@@ -39,15 +38,6 @@ def test_a_real_engine_passes_what_its_model_can(serve, tmp_path, name, flags, g
     assert (code, report["verdict"]) == (0, "pass"), failed(report)
 
 
-def without_results(directory, to):
-    """The same model with a chat template that forgets what tools have said."""
-    shutil.copytree(directory, to)
-    template = to / "chat_template.jinja"
-    forget = "{%- set messages = messages | rejectattr('role', 'equalto', 'tool') | list %}\n"
-    template.write_text(forget + template.read_text())
-    return to
-
-
 @pytest.mark.parametrize(
     ("name", "parsers", "why"),
     [
@@ -64,8 +54,8 @@ def test_a_wrong_parser_is_blocked_and_named(serve, tmp_path, name, parsers, why
     assert any(why in sentence for sentence in failed(report, "acceptance")), failed(report)
 
 
-def test_a_template_that_drops_results_is_blocked_and_named(serve, tmp_path, tiny_model_dir):
-    server = serve("deaf", *PARSERS, model=without_results(tiny_model_dir, tmp_path / "deaf-model"))
+def test_a_template_that_drops_results_is_blocked_and_named(serve, tmp_path, model_without_results):
+    server = serve("deaf", *PARSERS, model=model_without_results)
     code, report = server.gates(evidence=tmp_path / "evidence")
     assert (code, report["verdict"]) == (10, "fail"), failed(report)
     assert any("F08b" in sentence for sentence in failed(report, "acceptance")), failed(report)
