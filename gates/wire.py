@@ -111,6 +111,8 @@ class Exchange:
     headers: tuple[tuple[str, str], ...] = ()
     pieces: tuple[Piece, ...] = ()
     failure: Failure | None = None
+    written_at_s: float | None = None
+    """When the system had taken the whole request, where that was seen: it left between `sent_at_s` and then."""
 
     @property
     def body(self) -> bytes:

@@ -42,7 +42,8 @@ class Connection(asyncio.Protocol):
         self._tape, self.used = tape, True
         tape.sent_at_s = time.monotonic()
         if self.usable:
-            self._write(wire)
+            if self._write(wire):
+                tape.written_at_s = time.monotonic()
         else:
             self._lost(None)
         timer = loop.call_later(max(0.001, deadline_s - tape.sent_at_s), self._late)
@@ -76,8 +77,11 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost(exc)
 
-    def _write(self, wire: bytes) -> None:
-        """Straight to the socket: the loop collects writes, and would send the last of many requests late."""
+    def _write(self, wire: bytes) -> bool:
+        """Straight to the socket: the loop collects writes, and would send the last of many requests late.
+
+        Whether the socket took all of it at once.
+        """
         assert self._transport is not None  # noqa: S101 - `usable` was asked
         if self._descriptor >= 0 and not self._transport.get_write_buffer_size():
             try:
@@ -86,11 +90,12 @@ class Connection(asyncio.Protocol):
                 sent = 0
             except OSError as error:
                 self._lost(error)
-                return
+                return False
             if sent == len(wire):
-                return
+                return True
             wire = wire[sent:]
         self._transport.write(wire)
+        return False
 
     def _lost(self, error: Exception | None) -> None:
         if self._tape is not None and not self._tape.over:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httptools
@@ -27,6 +28,7 @@ class Tape:
         self.reads: list[bytes] = []
         self.size_bytes = 0
         self.sent_at_s = 0.0
+        self.written_at_s: float | None = None
         self.ended_at_s = 0.0
         self.status: int | None = None
         self.complete = False
@@ -90,7 +92,8 @@ class Tape:
         if self._closed:
             recorder.end_of_stream()
         self.reads.clear()
-        return recorder.exchange(method, path, request_body, self.sent_at_s, self.ended_at_s)
+        exchange = recorder.exchange(method, path, request_body, self.sent_at_s, self.ended_at_s)
+        return replace(exchange, written_at_s=self.written_at_s)
 
     # callbacks of httptools
 

@@ -46,7 +46,6 @@ class Connection(asyncio.Protocol):
         self._serve = serve
         self._pacer = pacer
         self._known = known
-        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._reading = Request()
         self._inbox: deque[Request] = deque()
@@ -111,8 +110,8 @@ class Connection(asyncio.Protocol):
         request.query = parse_qs(query)
         self._inbox.append(request)
         if self._current is None:
-            # Served in the loop's next turn: first every waiting request gets its arrival time.
-            self._loop.call_soon(self._next)
+            # Served in a turn of its own: first every waiting request gets its arrival time.
+            self._pacer.in_turn(self._next)
 
     def _next(self) -> None:
         if self._current is None and self._inbox and not self._transport.is_closing():
@@ -163,7 +162,7 @@ class Connection(asyncio.Protocol):
             return
         self._current = None
         if self._inbox:
-            self._loop.call_soon(self._next)
+            self._pacer.in_turn(self._next)
 
     def cut(self) -> None:
         """Close in the middle of an answer; what was written still arrives, the end of the stream does not."""

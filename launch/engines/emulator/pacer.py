@@ -8,6 +8,7 @@ import asyncio
 import ctypes
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
@@ -44,6 +45,7 @@ class Pacer:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._loop = loop
         self._heap: list[tuple[int, int, Paced]] = []
+        self._turns: deque[Callable[[], None]] = deque()
         self._sequence = 0
         self._armed_ns = 0
         self._spec = _Itimerspec()
@@ -61,6 +63,12 @@ class Pacer:
     def call_at(self, due_ns: int, callback: Callable[[], None]) -> None:
         """Call something once at a due time."""
         self.schedule(due_ns, _Once(callback))
+
+    def in_turn(self, step: Callable[[], None]) -> None:
+        """Call something soon, one per turn of the loop: between two of them the loop reads what has come meanwhile."""
+        self._turns.append(step)
+        if len(self._turns) == 1:
+            self._loop.call_soon(self._take_turn)
 
     def run_due(self) -> None:
         """Do everything that is due by now. Also called between other work, so that it delays no chunk."""
@@ -82,6 +90,14 @@ class Pacer:
     def close(self) -> None:
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
+
+    def _take_turn(self) -> None:
+        try:
+            self._turns[0]()
+        finally:
+            self._turns.popleft()
+            if self._turns:
+                self._loop.call_soon(self._take_turn)
 
     def _rang(self) -> None:
         try:
