@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import IO
 
 import psutil
@@ -45,11 +46,15 @@ def _verdict(name: str, request: GateRequest, stderr: IO[str], age_s: float) -> 
 
 
 def _run(trial: Trial, stderr: IO[str]) -> Verdict:
-    gate = catalog.find(trial.request.gate)
+    return settled(trial, catalog.find(trial.request.gate).run, stderr)
+
+
+def settled(trial: Trial, judging: Callable[[Trial], Verdict], stderr: IO[str]) -> Verdict:
+    """What `judging` says about `trial`, or the verdict that its way of ending amounts to. Never raises."""
     try:
-        return gate.run(trial)
+        return judging(trial)
     except GateUsageError as error:
-        return broken(gate.name, str(error))
+        return broken(trial.request.gate, str(error))
     except CannotJudgeError as error:
         trial.check("access", VerdictKind.ERROR, str(error))
     except WrongModelError as error:

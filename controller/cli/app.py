@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import ask, doctor, gate, ledger, logs, look, release, serve, tools
+from . import ask, bench, doctor, gate, ledger, logs, look, release, serve, tools
 from .options import examples
 from .session import session_of
 
@@ -83,6 +83,14 @@ app.command(epilog=examples("cutover logs -f", "cutover logs candidate --lines 2
 app.command(epilog=examples("cutover freeze 'exam week'"))(ask.freeze)
 app.command(epilog=examples("cutover unfreeze"))(ask.unfreeze)
 app.command(epilog=examples("cutover doctor", "cutover doctor --json"))(doctor.doctor)
+app.command(
+    epilog=examples(
+        "cutover bench http://127.0.0.1:8000",
+        "cutover bench http://127.0.0.1:8000 --profile uni_bench --plot",
+        "cutover bench $URL --topology qwen27b-tp2x2.yaml --profile matrix --html bench.html --deadline 7200",
+        "cutover bench --live --rounds 5 --json > live.json",
+    )
+)(bench.bench)
 app.add_typer(release.app, name="release")
 app.add_typer(gate.app, name="gate")
 app.add_typer(ledger.app, name="ledger")

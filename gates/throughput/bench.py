@@ -6,10 +6,10 @@ import asyncio
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gates.load_client import ClientCost, LoadClient, processes_for
 from gates.throughput.asking import Asker, ProbeFailedError, Question
@@ -52,6 +52,8 @@ class Subject:
     flags: tuple[str, ...] = ()
     instances: int = 1
     engine: str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of the release, for the record: `topology`, `release`, `digest`."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Measured:
 
     run: Run
     cells: Sequence[CellRun]
+    hardware: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = field(default_factory=list)
 
 
@@ -100,6 +103,7 @@ async def measure(
     started_at, started_s = datetime.now(UTC), time.monotonic()
     facts, page = await asyncio.to_thread(_look_around, subject, settings, ends_at_s)
     devices = await asyncio.to_thread(open_devices, subject.endpoint.target)
+    hardware = devices.hardware()
     bench = _Bench(subject, settings, ends_at_s, listen, enough, facts, page, devices)
     client = LoadClient(subject.endpoint, limit_bytes=_MAX_ANSWER_BYTES)
     try:
@@ -108,13 +112,14 @@ async def measure(
     finally:
         client.close()
     run = replace(bench.record(), started_at=started_at.isoformat(timespec="seconds"))
-    return Measured(replace(run, duration_s=round(time.monotonic() - started_s, 3)), bench.cells, bench.notes)
+    run = replace(run, duration_s=round(time.monotonic() - started_s, 3))
+    return Measured(run, bench.cells, hardware, bench.notes)
 
 
 def _look_around(subject: Subject, settings: ThroughputSettings, ends_at_s: float) -> tuple[EngineFacts, str | None]:
     given = EngineFacts(
         name=subject.engine,
-        limit=settings.limit,
+        limit=settings.limit or subject.capability.max_running,
         captures=tuple(settings.captures),
         context_tokens=subject.capability.max_context_tokens,
     )
@@ -167,7 +172,6 @@ class _Bench:
 
     def record(self) -> Run:
         """Everything so far. The time it was started and took is the caller's to say."""
-        engine = self.facts.plain() | ({"gpus": self._devices.plain()} if self._devices.cards else {})
         return Run(
             started_at="",
             duration_s=0.0,
@@ -177,7 +181,7 @@ class _Bench:
                 cell.finished(self.settings, self._asker.lengths.head, self._devices.figures(cell.spans))
                 for cell in self.cells
             ],
-            engine=engine,
+            engine=self.facts.plain() | dict(self._subject.about),
         )
 
     def _cells(self, page: str | None) -> list[CellRun]:
@@ -250,6 +254,10 @@ class _Bench:
             await self._wave(client, [replace(q, body=q.body | {"max_tokens": 1}, wanted_tokens=None) for q in asked])
         self._say(f"{cell.key}: round {number} of {self._target}")
         await cell.watch.open(self._ends_at_s)
+        if cell.watch.problem is not None:
+            # Somebody is being served: a ladder on top of users would hurt them, and measure nothing.
+            cell.over = True
+            return
         began_s, began_wall_s = time.monotonic(), time.time()
         client.processes = processes_for(cell.chunks_per_s, os.cpu_count() or 1)
         readings, cost = await self._measured(client, asked, cell)
@@ -260,7 +268,7 @@ class _Bench:
         cell.expected_s = ended_s - began_s
         tally = cell.take(readings, cost, (began_s, ended_s))
         await cell.watch.close(tally)
-        cell.watch.problem = cell.watch.problem or await asyncio.to_thread(self._devices.foreign, began_wall_s)
+        cell.watch.blame(await asyncio.to_thread(self._devices.foreign, began_wall_s))
         self._done += 1
         if not tally.counted:
             cell.over = True

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from gates.load_client import ClientCost
 from gates.throughput.engine_side import EngineWatch, Tally
-from gates.throughput.figures import Round, Stream, cached_share, figures, round_values
-from gates.throughput.records import DECODE, GAP, Cell, CellKey, Figure
+from gates.throughput.figures import Round, Stream, cached_share, figures, round_values, without_tails
+from gates.throughput.records import DECODE, Cell, CellKey, Figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,7 +81,8 @@ class CellRun:
 
     def finished(self, settings: ThroughputSettings, head_tokens: int, extra: Mapping[str, Figure]) -> Cell:
         """The record. `head_tokens`: what the chat template puts in front; `extra`: figures from elsewhere."""
-        known = {**figures(self.rounds), **self.watch.figures(), **extra, **self._client()}
+        told = without_tails(figures(self.rounds), settings.max_lag_share, self.cost.lag_p99_s)
+        known = {**told, **self.watch.figures(), **extra, **self._client()}
         return Cell(
             key=self.key,
             requests=self.requests,
@@ -104,12 +105,13 @@ class CellRun:
         return {
             "client_lag_p99_s": Figure(self.cost.lag_p99_s, count),
             "client_core_share": Figure(self.cost.core_share, count),
+            "client_error_share": Figure(self.client_error, count),
         }
 
     def _why_none(self, settings: ThroughputSettings, head_tokens: int) -> str | None:
         """Why this is no measurement, the reason that explains the others first."""
         if not self.requests:
-            return "not measured: the time was up"
+            return self.watch.problem or "not measured: the time was up"
         unmeasurable = next((kind for kind in UNMEASURABLE if self.failures[kind]), None)
         if unmeasurable is not None:
             count = f"{self.failures[unmeasurable]} of {self.requests} requests"
@@ -131,14 +133,19 @@ class CellRun:
                 f"the client used {cost.core_share:.0%} of a core, more than {settings.max_core_share:.0%}: it may "
                 "have been the limit; measure from another machine"
             )
-        gap_s = statistics.median(self.values.get(GAP) or [0.0])
-        if gap_s and cost.lag_p99_s > settings.max_lag_share * gap_s:
+        if self.client_error > settings.max_client_error:
             return (
-                f"the client was late by {cost.lag_p99_s * 1000:.1f} ms (p99), more than {settings.max_lag_share:.0%} "
-                f"of the {gap_s * 1000:.1f} ms between two chunks: free this machine of other work, or measure from "
-                "another"
+                f"the client was late by {cost.lag_p99_s * 1000:.1f} ms (p99), which may put a rate off by "
+                f"{self.client_error:.1%}, more than {settings.max_client_error:.1%}: free this machine of other work, "
+                "measure from another, or ask for longer answers"
             )
         return None
+
+    @property
+    def client_error(self) -> float:
+        """How wrong a rate may be: a first and a last chunk may each be read late, and nothing in between counts."""
+        decoding_s = statistics.median([s.last_at_s - s.first_at_s for s in self.samples] or [0.0])
+        return min(1.0, self.cost.lag_p99_s / decoding_s) if decoding_s > 0 else 1.0
 
     def _cache_problem(self, settings: ThroughputSettings, head_tokens: int) -> str | None:
         if self.workload.prompts == "same" or self.workload.prefix == "warm":

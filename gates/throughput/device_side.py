@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
+import platform
 import socket
 import statistics
 import threading
@@ -36,6 +38,7 @@ class Nvml(Protocol):
 
     def nvmlInit(self) -> None: ...  # noqa: N802 - NVML's own names
     def nvmlShutdown(self) -> None: ...  # noqa: N802
+    def nvmlSystemGetDriverVersion(self) -> str | bytes: ...  # noqa: N802
     def nvmlDeviceGetCount(self) -> int: ...  # noqa: N802
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...  # noqa: N802
     def nvmlDeviceGetName(self, handle: Any) -> str | bytes: ...  # noqa: N802
@@ -137,11 +140,17 @@ class Devices:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         return f"foreign load: process {pid} ({_name(pid)}) works on GPU {index}{more}"
 
-    def plain(self) -> list[dict[str, Any]]:
-        return [
-            {"index": card.index, "name": card.name, "uuid": card.uuid, "memory_bytes": card.memory_bytes}
-            for card in self.cards
-        ]
+    def hardware(self) -> dict[str, Any]:
+        """What the numbers were measured on, as the ledger keeps it; empty for an endpoint on another machine."""
+        if not self._local:
+            return {}
+        known: dict[str, Any] = {"host": platform.node(), "cpus": os.cpu_count()}
+        if self.cards and self._nvml is not None:
+            driver = self._told(self._nvml.nvmlSystemGetDriverVersion)
+            known["driver"] = None if driver is None else _text(driver)
+            known["gpus"] = [card.name for card in self.cards]
+            known["gpu_uuids"] = [card.uuid for card in self.cards]
+        return known
 
     def _watch(self) -> None:
         while not self._over.wait(_PERIOD_S):

@@ -167,7 +167,11 @@ class EngineWatch:
             await asyncio.sleep(_POLL_S * 4)
             self._before = await _read(self.metrics_url)
         if busy:
-            self.problem = self.problem or f"foreign load: {busy:.0f} requests of somebody else run on the engine"
+            self.blame(f"foreign load: {busy:.0f} requests of somebody else run on the engine")
+
+    def blame(self, problem: str | None) -> None:
+        """Keep the first sentence about somebody else's load."""
+        self.problem = self.problem or problem
 
     async def close(self, tally: Tally) -> None:
         """Read them after it, once the engine has counted what we know to be finished."""
@@ -183,7 +187,7 @@ class EngineWatch:
         if after is None:
             return
         self._add(before, after)
-        self.problem = self.problem or _foreign(before, after, tally)
+        self.blame(_foreign(before, after, tally))
 
     def figures(self) -> dict[str, Figure]:
         """Sums over the cell; only what the engine counts. `n`: requests that the cell sent."""

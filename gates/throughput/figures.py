@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,10 @@ from gates.throughput.sample import Sample
 MIN_FOR_P95: Final = 72
 MIN_FOR_P99: Final = 368
 _DECODING_SHARE: Final = 0.9
+_TAILS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gap_p50_s": ("gap_p99_s", "longest_stall_s"),
+    "ttft_p50_s": ("ttft_p95_s", "ttft_p99_s"),
+}
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,19 @@ def figures(rounds: Sequence[Round]) -> dict[str, Figure]:
         "completion_tokens_total": Figure(float(sum(s.completion_tokens for s in samples)), len(samples)),
         "cached_share": cached_share(samples),
     }
+
+
+def without_tails(figures: Mapping[str, Figure], max_lag_share: float, lag_p99_s: float) -> dict[str, Figure]:
+    """The same without the tails that the client's own lateness (p99) has a share in: they are not the engine's.
+
+    Medians stay: whoever is late once in a hundred times moves no median.
+    """
+    kept = dict(figures)
+    for usual, tails in _TAILS.items():
+        middle = kept[usual].value if usual in kept else None
+        if middle is not None and lag_p99_s > max_lag_share * middle:
+            kept |= {name: Figure(None, kept[name].n) for name in tails}
+    return kept
 
 
 def cached_share(samples: Sequence[Sample]) -> Figure:

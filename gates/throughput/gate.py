@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gates import load_client
@@ -35,7 +36,15 @@ _WHOLE: Final = "every request ends with a finish_reason, usage, [DONE] and as m
 
 
 def run(trial: Trial) -> Verdict:
+    """The gate as a profile asks for it."""
     settings = read_model(ThroughputSettings, trial.request.profile, "settings of gate throughput")
+    request = trial.request
+    subject = Subject(trial.endpoint, request.model, trial.capability, request.metrics_url, engine=request.engine)
+    return judge(trial, settings, subject)
+
+
+def judge(trial: Trial, settings: ThroughputSettings, subject: Subject) -> Verdict:
+    """Measure `subject` and judge it. What was measured is in the verdict's measurements, as `run`."""
     baseline = _baseline(trial)
     rule = _rule(settings)
     refused = rule.refusal() if baseline is not None else None
@@ -43,10 +52,11 @@ def run(trial: Trial) -> Verdict:
         trial.check("margin", VerdictKind.INCONCLUSIVE, refused)
         return trial.verdict("")
     try:
-        measured = load_client.run(lambda: _measure(trial, settings, baseline, rule))
+        measured = load_client.run(lambda: _measure(trial, settings, subject, baseline, rule))
     except ProbeFailedError as error:
         return _no_answer(trial, error)
     trial.measurements["run"] = plain_run(measured.run)
+    trial.measurements["hardware"] = dict(measured.hardware)
     trial.measurements["notes"] = list(measured.notes)
     for note in measured.notes:
         trial.say(note)
@@ -62,14 +72,12 @@ def _rule(settings: ThroughputSettings) -> Rule:
     return Rule(margin=settings.margin, metrics=settings.compared, spreads=spreads)
 
 
-async def _measure(trial: Trial, settings: ThroughputSettings, baseline: Run | None, rule: Rule) -> Measured:
-    subject = Subject(
-        trial.endpoint, trial.request.model, trial.capability, trial.request.metrics_url, engine=trial.request.engine
-    )
-
+async def _measure(
+    trial: Trial, settings: ThroughputSettings, subject: Subject, baseline: Run | None, rule: Rule
+) -> Measured:
     def listen(progress: Progress) -> None:
         left = f", about {progress.left_s:.0f} s left" if progress.left_s else ""
-        trial.progress_line({"sentence": f"{progress.sentence}{left}", "done": progress.done, "of": progress.of})
+        trial.say(f"{progress.sentence} ({progress.done} of {progress.of} rounds done{left})")
 
     def enough(so_far: Run, rounds: int) -> str | None:
         if baseline is None or any(cell.failures for cell in so_far.cells):
@@ -121,7 +129,7 @@ def _judge_cell(trial: Trial, settings: ThroughputSettings, seen: CellRun, cell:
         measurements=cell_numbers(cell),
         warn=seen.watch.reconciled is not None,
     )
-    client = _client_error(seen)
+    client = ClientError(seen.client_error, seen.cost.lag_p99_s)
     for limit, check_id in _limits(settings, cell, run_):
         decision = judge_limit(cell, limit, client)
         trial.check(f"{name}.{check_id}", decision.verdict, decision.sentence)
@@ -129,14 +137,6 @@ def _judge_cell(trial: Trial, settings: ThroughputSettings, seen: CellRun, cell:
 
 def _odd_counts(seen: CellRun) -> str:
     return f"; {seen.watch.reconciled}" if seen.watch.reconciled else ""
-
-
-def _client_error(seen: CellRun) -> ClientError:
-    """A first and a last chunk may each be read late by the client's lag; nothing in between counts for a rate."""
-    decoding_s = [sample.last_at_s - sample.first_at_s for sample in seen.samples]
-    usual_s = statistics.median(decoding_s or [0.0])
-    lag_s = seen.cost.lag_p99_s
-    return ClientError(min(1.0, lag_s / usual_s) if usual_s > 0 else 1.0, lag_s)
 
 
 def _limits(settings: ThroughputSettings, cell: Cell, run_: Run) -> list[tuple[Limit, str]]:
@@ -161,6 +161,8 @@ def _is(rung: Rung, cell: Cell, run_: Run) -> bool:
 
 
 def _judge_ladders(trial: Trial, settings: ThroughputSettings, run_: Run) -> None:
+    # Cells that are no measurement have been named, with the reason.
+    run_ = replace(run_, cells=[cell for cell in run_.cells if cell.problem is None])
     for found in cliff.find_all(run_):
         if len(found.rungs) < 2:
             continue

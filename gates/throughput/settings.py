@@ -57,8 +57,10 @@ class ThroughputSettings(StrictModel):
     """A step that breaks the ladder's own trend is always named; `fail`: it also blocks."""
     session_sd: float = Field(default=0.01, ge=0, lt=1)
     """Assumed spread between two starts of the same engine, until restarts have measured it."""
+    max_client_error: float = Field(default=0.02, gt=0)
+    """How wrong a rate may be because the client was late (p99) with a first or a last chunk; above it, no verdict."""
     max_lag_share: float = Field(default=0.2, gt=0)
-    """The client may be late by this share of the time between two chunks (p99); above it nothing is concluded."""
+    """Tails of gaps and of waits are left out when the client was late by this share of the usual one."""
     max_core_share: float = Field(default=0.7, gt=0, le=1)
     """The client may use this share of a core."""
     max_cached_share: float = Field(default=0.01, gt=0, le=1)

@@ -1,0 +1,197 @@
+"""`cutover bench`: how fast is an endpoint, at which load. No daemon is asked, unless for `--live`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UsageError
+from .options import Json
+from .session import session_of
+
+if TYPE_CHECKING:
+    from gates.throughput.command import Benched, Plan
+
+    from .session import Session
+
+_EVIDENCE = "bench-evidence"
+
+
+def bench(  # noqa: PLR0913, PLR0917 - the options of a command
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="Base URL, with or without /v1.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="What is live now. Only in quiet hours: it loads it.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="The served model name, where there are several.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME|FILE", help="Workloads and floors: matrix, uni_bench, …")
+    ] = None,
+    concurrency: Annotated[
+        str | None, typer.Option("--concurrency", metavar="1,2,4", help="These rungs, instead of up to the limit.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, metavar="N", help="So many of each cell.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, max=4096, metavar="N", help="Sequences that the engine runs at once."),
+    ] = None,
+    topology: Annotated[
+        Path | None,
+        typer.Option("--topology", metavar="FILE", help="What runs there: flags and limits are read in it."),
+    ] = None,
+    capability: Annotated[
+        list[str] | None, typer.Option("--capability", metavar="KEY=VALUE", help="As thinking=switch; repeatable.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
+    ] = None,
+    metrics_url: Annotated[
+        str | None, typer.Option("--metrics-url", metavar="URL", help="The engine's metrics, where not at /metrics.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE", help="A --json answer of before to compare with.")
+    ] = None,
+    deadline_s: Annotated[
+        float, typer.Option("--deadline", min=1.0, metavar="SECONDS", help="It ends by then; what is missing is said.")
+    ] = 3600.0,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw throughput and latency against concurrency.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="The same as a page.")] = None,
+    evidence: Annotated[Path | None, typer.Option("--evidence", metavar="DIR", help="Keep the evidence here.")] = None,
+    keep: Annotated[bool, typer.Option("--ledger/--no-ledger", help="Keep the measurements in the ledger.")] = True,
+    ledger_file: Annotated[
+        Path | None, typer.Option("--ledger-file", metavar="FILE", help="In this one, not in the state directory's.")
+    ] = None,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Beside the rows in the ledger.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Measure an endpoint over a ladder of concurrencies.
+
+    Exit code: 0 measured and fast enough, 10 a floor missed or requests failed, 11 could not tell, 12 the bench broke.
+    """
+    session = session_of(ctx, as_json=as_json)
+    from gates.options import capability_pair, read_baseline
+    from gates.progress import shown
+    from gates.throughput.command import Plan, run_bench
+
+    if live == (url is not None):
+        raise UsageError("cutover bench needs one of URL and --live")
+    _refuse_where_nothing_can_be_written(html)
+    plan = Plan(
+        endpoint=url or f"http://{session.config().public}",
+        model=model,
+        profile=profile,
+        changes=_changes(concurrency, rounds, limit),
+        capability=dict(capability_pair(text) for text in capability or ()),
+        api_key_env=api_key_env,
+        metrics_url=metrics_url,
+        baseline=read_baseline(baseline),
+        deadline_s=deadline_s,
+    )
+    plan = _of_live(session, plan) if live else plan
+    plan = _of_topology(plan, topology) if topology is not None else plan
+    with tempfile.TemporaryDirectory(prefix="cutover-bench-") as scratch, shown() as on_progress:
+        benched = run_bench(replace(plan, evidence_dir=evidence or Path(scratch)), on_progress)
+    _tell(session, benched, plot=plot)
+    if html is not None:
+        from gates.throughput.page import write_page
+
+        write_page(benched, html)
+        _aside(f"page: {html}")
+    if keep:
+        _save(session, benched, ledger_file, note)
+    raise typer.Exit(benched.verdict.exit_code)
+
+
+def _changes(concurrency: str | None, rounds: int | None, limit: int | None) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if concurrency is not None:
+        words = [word.strip() for word in concurrency.split(",")]
+        bad = next((word for word in words if not word.isdecimal() and word not in ("limit", "beyond")), None)
+        if bad is not None:
+            raise UsageError(f"--concurrency {concurrency}: {bad!r} is no rung; expected numbers, limit or beyond")
+        changes["ladder"] = [{"concurrency": int(word) if word.isdecimal() else word} for word in words]
+    if rounds is not None:
+        changes["rounds"] = [rounds]
+    if limit is not None:
+        changes["limit"] = limit
+    return changes
+
+
+def _of_live(session: Session, plan: Plan) -> Plan:
+    """What the daemon knows of it: the release, and where a single instance shows its own counters."""
+    status = session.client().get("/v1/status")
+    seat = status["live"]
+    if seat is None:
+        raise UsageError("nothing is live, so there is nothing to bench: `cutover status`")
+    attempts = seat["attempts"]
+    page = f"http://127.0.0.1:{attempts[0]['port']}/metrics" if len(attempts) == 1 else None
+    name, _, digest = str(seat["release"]).partition("@")
+    return replace(
+        plan,
+        model=plan.model or seat["serves"][0],
+        metrics_url=plan.metrics_url or page,
+        about={"release": seat["release"], "topology": name, "digest": digest},
+    )
+
+
+def _of_topology(plan: Plan, file: Path) -> Plan:
+    from launch.topology import load
+
+    topology = load(file)
+    return replace(
+        plan,
+        model=plan.model or (topology.serves[0] if len(topology.serves) == 1 else None),
+        capability={**topology.capability, **plan.capability},
+        flags=tuple(topology.flags),
+        instances=len(topology.instances),
+        engine=topology.engine,
+        about={"topology": topology.name, **plan.about},
+    )
+
+
+def _refuse_where_nothing_can_be_written(html: Path | None) -> None:
+    """Before an hour of measuring, not after it."""
+    if html is not None and not html.absolute().parent.is_dir():
+        raise UsageError(f"--html {html}: the directory {html.parent} does not exist")
+
+
+def _tell(session: Session, benched: Benched, *, plot: bool) -> None:
+    if session.as_json:
+        session.emit(benched.document())
+        return
+    from rich.text import Text
+
+    from gates.throughput.views import drawn_plot, drawn_run
+
+    from .terminal import clean, show
+
+    if benched.run is not None:
+        show(drawn_run(benched.run, benched.notes))
+        if plot:
+            show(drawn_plot(benched.run))
+    bad = [c for c in benched.verdict.checks if (c.verdict != "pass" or c.warn) and not c.skipped]
+    for check in bad:
+        show([Text(clean(f"{'warned' if check.warn else check.verdict}  {check.id}: {check.sentence}"))])
+    show([Text(clean(f"{benched.verdict.verdict}: {benched.verdict.sentence}"), style="bold")])
+
+
+def _save(session: Session, benched: Benched, named: Path | None, note: str) -> None:
+    if benched.run is None:
+        return
+    from gates.ledger.store import FILE_NAME, Ledger
+
+    from .ledger import who
+
+    book = Ledger(named if named is not None else session.config().state_dir / FILE_NAME)
+    recorded = book.record(benched.run, who=who(), hardware=benched.hardware, note=note)
+    _aside(f"ledger: run {recorded.run}, {len(recorded.rows)} rows")
+
+
+def _aside(sentence: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(f"{sentence}\n")

@@ -1,0 +1,147 @@
+"""`cutover bench` without a command line: settings of a profile, one run in this process, and what came of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gates.contract import GateRequest, Verdict
+from gates.endpoint import Endpoint
+from gates.errors import GateUsageError
+from gates.profile import load
+from gates.program import settled
+from gates.strict import read_model
+from gates.throughput.bench import Subject
+from gates.throughput.gate import judge
+from gates.throughput.plain import read_run
+from gates.throughput.settings import ThroughputSettings
+from gates.trial import open_trial
+
+if TYPE_CHECKING:
+    from gates.throughput.records import Run
+
+SCHEMA: Final = 1
+_GATE: Final = "throughput"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for on the command line. `changes`: settings that differ from the profile's."""
+
+    endpoint: str
+    model: str | None = None
+    profile: str | Path | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    capability: Mapping[str, Any] = field(default_factory=dict)
+    api_key_env: str | None = None
+    metrics_url: str | None = None
+    flags: tuple[str, ...] = ()
+    instances: int = 1
+    engine: str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    baseline: Mapping[str, Any] | None = None
+    deadline_s: float = 3600.0
+    evidence_dir: Path = Path()
+
+
+@dataclass(frozen=True)
+class Benched:
+    """The verdict; the run and its hardware where anything was measured."""
+
+    verdict: Verdict
+    run: Run | None
+    hardware: Mapping[str, Any]
+    notes: Sequence[str]
+
+    def document(self) -> dict[str, Any]:
+        """The stable answer of `cutover bench --json`; `measurements` is what `--baseline` of a later run takes."""
+        return {"schema": SCHEMA, **json.loads(self.verdict.to_json())}
+
+
+def settings_of(profile: str | Path | None, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The throughput settings of a profile, or the defaults for None, with `changes`. Raises `GateUsageError`."""
+    given: Mapping[str, Any] = {}
+    if profile is not None:
+        chosen = load(profile)
+        step = next((step for step in chosen.gates if step.name == _GATE), None)
+        if step is None:
+            named = ", ".join(step.name for step in chosen.gates)
+            raise GateUsageError(f"Profile {chosen.name!r} has no gate throughput, only {named}; nothing to bench by.")
+        given = step.settings
+    settings = {**given, **changes}
+    read_model(ThroughputSettings, settings, "settings of the bench")
+    return settings
+
+
+def only_model(endpoint: str, api_key: str | None) -> str:
+    """The one model that the endpoint serves. Raises `GateUsageError` when there is none, or a choice."""
+    names = Endpoint.at(endpoint, api_key).served_models(timeout_s=10.0)
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise GateUsageError(f"{endpoint} serves {', '.join(names[:10])}: say which with --model.")
+    raise GateUsageError(f"{endpoint} does not say on /v1/models what it serves: is it up? Else name it with --model.")
+
+
+def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None) -> Benched:
+    """Measure and judge. Blocks until it is over, at the latest until the plan's deadline.
+
+    `on_progress` gets the lines that a gate would write. Raises `GateUsageError` when the question itself is wrong.
+    """
+    settings = settings_of(plan.profile, plan.changes)
+    lines = _Lines(on_progress)
+    # The model comes later: which one is served only an endpoint can say, and that needs the key, which a trial reads.
+    request = GateRequest(
+        gate=_GATE,
+        endpoint=plan.endpoint,
+        model=plan.model or "",
+        api_key_env=plan.api_key_env,
+        profile=settings,
+        capability=plan.capability,
+        baseline=plan.baseline,
+        deadline_s=plan.deadline_s,
+        evidence_dir=str(plan.evidence_dir),
+        engine=plan.engine,
+        metrics_url=plan.metrics_url,
+    )
+    trial = open_trial(request, lines)
+    if not plan.model:
+        request = request.model_copy(update={"model": only_model(plan.endpoint, trial.endpoint.api_key)})
+        trial = open_trial(request, lines)
+    subject = Subject(
+        trial.endpoint,
+        request.model,
+        trial.capability,
+        plan.metrics_url,
+        plan.flags,
+        plan.instances,
+        plan.engine,
+        {"endpoint": trial.endpoint.target.base, **plan.about},
+    )
+    chosen = read_model(ThroughputSettings, settings, "settings of the bench")
+    verdict = settled(trial, lambda trial: judge(trial, chosen, subject), lines)
+    document = verdict.measurements.get("run")
+    run = read_run(document) if isinstance(document, Mapping) else None
+    return Benched(verdict, run, verdict.measurements.get("hardware", {}), tuple(verdict.measurements.get("notes", ())))
+
+
+class _Lines(io.StringIO):
+    """Takes what a gate writes to stderr, and hands the lines that are JSON on."""
+
+    def __init__(self, hear: Callable[[Mapping[str, Any]], None]) -> None:
+        super().__init__()
+        self._hear = hear
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            try:
+                document = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(document, dict):
+                self._hear(document)
+        return len(text)

@@ -1,0 +1,140 @@
+"""A run for people at a terminal: the table, and bars of throughput and latency against concurrency."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from gates.report_terminal import printable
+from gates.throughput.records import AGGREGATE, DECODE, TTFT, Cell, Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_BAR_CELLS: Final = 40
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_PLOTS: Final = ((AGGREGATE, "all together, tok/s"), (DECODE, "each user, tok/s"), (TTFT, "first token after"))
+HEADINGS: Final = (
+    "workload", "users", "n", "rounds", "prompt", "answer", "first token", "p95", "each tok/s", "end to end",
+    "together", "step", "p99", "longest", "stalls", "tok/chunk", "cached", "failed",
+)  # fmt: skip
+
+
+def drawn_run(run: Run, notes: Sequence[str] = ()) -> Iterator[RenderableType]:
+    """The run as a table, with a line below it for everything that is no measurement."""
+    yield Text(printable(about(run)), style="bold")
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading == "workload" else "right", no_wrap=True)
+    for cell in run.cells:
+        table.add_row(*(Text(value, style=_style(cell)) for value in row(cell)))
+    yield table
+    for cell in run.cells:
+        if cell.problem is not None:
+            yield Text(printable(f"{cell.key}: {cell.problem}"), style="yellow")
+        if cell.failures:
+            yield Text(printable(f"{cell.key}: {failures_in_words(cell)}"), style="red")
+    for note in notes:
+        yield Text(printable(note), style="dim")
+
+
+def about(run: Run) -> str:
+    """Model, engine and when, on one line."""
+    engine = " ".join(str(run.engine[key]) for key in ("name", "version") if run.engine.get(key))
+    limit = f", at most {run.engine['limit']} sequences at once" if run.engine.get("limit") else ""
+    where = f" at {run.engine['endpoint']}" if run.engine.get("endpoint") else ""
+    return f"{run.model}{where}: {engine or 'engine unknown'}{limit}; {run.started_at}, {run.duration_s:.0f} s"
+
+
+def row(cell: Cell) -> tuple[str, ...]:
+    """One cell by `HEADINGS`; a dash where the sample does not carry the number."""
+    return (
+        printable(cell.key.workload),
+        str(cell.key.concurrency),
+        str(cell.requests),
+        str(max((len(values) for values in cell.rounds.values()), default=0)),
+        _number(_figure(cell, "prompt_tokens")),
+        _number(_figure(cell, "completion_tokens")),
+        span(_figure(cell, "ttft_p50_s")),
+        span(_figure(cell, "ttft_p95_s")),
+        _number(middle(cell, DECODE)),
+        _number(_figure(cell, "end_to_end_tok_per_s_p50")),
+        _number(middle(cell, AGGREGATE)),
+        span(_figure(cell, "gap_p50_s")),
+        span(_figure(cell, "gap_p99_s")),
+        span(_figure(cell, "longest_stall_s")),
+        _share(_figure(cell, "stall_share")),
+        _number(_figure(cell, "tokens_per_chunk")),
+        _share(_figure(cell, "cached_share")),
+        str(sum(cell.failures.values()) or ""),
+    )
+
+
+def failures_in_words(cell: Cell) -> str:
+    """``3 of 24 requests failed: 2 × HTTP 503, 1 × timeout``"""
+    listed = ", ".join(f"{count} × {kind}" for kind, count in cell.failures.items())
+    return f"{sum(cell.failures.values())} of {cell.requests} requests failed: {listed}"
+
+
+def drawn_plot(run: Run) -> Iterator[RenderableType]:
+    """Bars against concurrency, a block for each workload and metric."""
+    for workload in dict.fromkeys(cell.key.workload for cell in run.cells):
+        cells = [cell for cell in run.cells if cell.key.workload == workload and cell.problem is None]
+        for metric, title in _PLOTS:
+            points = [(cell.key.concurrency, value) for cell in cells if (value := middle(cell, metric)) is not None]
+            if points:
+                yield Text(f"\n{printable(workload)}: {title}", style="bold")
+                yield from _bars(points, times=metric == TTFT)
+
+
+def _bars(points: Sequence[tuple[int, float]], *, times: bool) -> Iterator[Text]:
+    most = max(value for _, value in points)
+    for concurrency, value in points:
+        said = span(value) if times else _number(value)
+        yield Text.assemble((f"{f'c{concurrency}':>6} ", "dim"), f"{said:>9} ", (bar(value / most), "cyan"))
+
+
+def bar(share: float) -> str:
+    """A bar of so much of the full width, to an eighth of a character."""
+    eighths = round(share * _BAR_CELLS * 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
+
+
+def middle(cell: Cell, metric: str) -> float | None:
+    """The median of the rounds; None without any."""
+    values = cell.rounds.get(metric, ())
+    return statistics.median(values) if values else None
+
+
+def span(seconds: float | None) -> str:
+    """`12.3 ms`, `1.20 s`; a dash for None."""
+    if seconds is None:
+        return "–"
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _figure(cell: Cell, name: str) -> float | None:
+    figure = cell.figures.get(name)
+    return figure.value if figure is not None else None
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return (
+        f"{value:.0f}" if value >= 1000 or value == round(value) else f"{value:.3g}" if value < 10 else f"{value:.1f}"
+    )
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _style(cell: Cell) -> str:
+    if cell.failures:
+        return "red"
+    return "yellow" if cell.problem is not None else ""
