@@ -189,6 +189,9 @@ def test_a_round_of_zero_is_named_not_a_traceback() -> None:
     decision = decide(zero, flat(LADDER, DECODE, 50), DECODE_ONLY)
     assert decision.verdict is VerdictKind.INCONCLUSIVE
     assert "chat c1 has a round of 0" in decision.sentence
+    for wrong in (float("nan"), float("inf"), -1.0):
+        broken = with_cell(flat(LADDER, DECODE, 50), 0, rounds={DECODE: [50.0, wrong, 50.0]})
+        assert decide(flat(LADDER, DECODE, 50), broken, DECODE_ONLY).verdict is VerdictKind.INCONCLUSIVE
 
 
 def test_unlike_workloads_are_not_compared_and_the_difference_is_named() -> None:

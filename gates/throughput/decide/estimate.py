@@ -56,13 +56,13 @@ def round_noise(sides: Iterable[Sequence[float]]) -> RoundNoise:
     return RoundNoise(sd, max(1.0, _EFFICIENCY * freedom))
 
 
-def reach(z: float, round_variance: float, start_variance: float, freedom: float) -> float:
+def reach(z: float, round_variance: float, freedom: float, start_variance: float, start_z: float) -> float:
     """How far from the estimate the bound lies, in logarithms.
 
-    The noise of rounds was estimated, so its share is widened as Student's t widens z; the spread between starts is
-    taken as given.
+    The noise of rounds was estimated, so its share is widened as Student's t widens `z`; the spread between starts is
+    taken as given, at a `start_z` of its own.
     """
-    return math.sqrt(_student(z, freedom) ** 2 * round_variance + z * z * start_variance)
+    return math.sqrt(_student(z, freedom) ** 2 * round_variance + start_z**2 * start_variance)
 
 
 def _student(z: float, freedom: float) -> float:

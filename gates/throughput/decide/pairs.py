@@ -80,7 +80,7 @@ def _wrong(cell: Cell, side: str, metric: str) -> list[str]:
         return [f"is no measurement on the {side}: {cell.problem}"]
     if not values:
         return [f"has no {metric} on the {side}"]
-    if not all(math.isfinite(value) and value > 0 for value in values):
+    if not (math.isfinite(sum(values)) and min(values) > 0):
         return [f"has a round of {min(values):g} {metric} on the {side}; only numbers above zero compare"]
     return []
 

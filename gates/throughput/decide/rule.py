@@ -12,6 +12,7 @@ from gates.throughput.records import AGGREGATE, DECODE, GAP, HIGHER_IS_BETTER, T
 
 LOOKS: Final = (3, 5, 9)
 """Rounds a side after which the question is asked."""
+_CELL_MARGIN: Final = 0.10
 SPOKEN: Final[Mapping[str, str]] = {
     DECODE: "decode rate per user",
     AGGREGATE: "aggregate rate",
@@ -24,8 +25,9 @@ SPOKEN: Final[Mapping[str, str]] = {
 class Rule:
     """`margin`: how much slower the whole ladder may be (0.05 is 5 %); `margins`: where one metric has its own.
 
-    `cell_margin`: how much slower any single cell may be (None: twice the margin). `metrics`: which families are
-    judged; time per step is not among them by default, because with speculation the longer step may be the faster one.
+    `cell_margin`: how much slower any single cell may be (None: 10 %, or the margin where that is more). `metrics`:
+    which families are judged; time per step is not among them by default, because with speculation the longer step may
+    be the faster one.
     `spreads`: metric → spread between starts, assumed where it is missing. `…_starts`: over how many starts of the
     engine each side was measured. Raises `ValueError` for parameters that make no rule.
     """
@@ -61,8 +63,7 @@ class Rule:
 
     def cell_delta(self, metric: str) -> float:
         """How far the logarithm of one cell may fall."""
-        own = self.margin_of(metric)
-        single = self.cell_margin if self.cell_margin is not None else max(own, min(2 * own, 0.5))
+        single = self.cell_margin if self.cell_margin is not None else max(_CELL_MARGIN, self.margin_of(metric))
         return margins_of.log_margin(single)
 
     def spread(self, metric: str) -> Spread:

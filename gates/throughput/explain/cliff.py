@@ -143,7 +143,7 @@ def _noise(rungs: Sequence[_Rung]) -> RoundNoise:
 def _hard(below: _Rung, above: _Rung, noise: RoundNoise) -> float | None:
     """The ratio of the aggregate rates when it fell, by more than 5 % and by more than rounds differ."""
     fallen = shift(above.rates, below.rates)
-    width = reach(_HARD_Z, noise.variance(len(above.rates), len(below.rates)), 0.0, noise.freedom)
+    width = reach(_HARD_Z, noise.variance(len(above.rates), len(below.rates)), noise.freedom, 0.0, 0.0)
     return math.exp(fallen) if fallen < math.log(_HARD) and fallen + width < 0 else None
 
 

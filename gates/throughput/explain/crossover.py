@@ -102,7 +102,7 @@ def _points(pairs: Sequence[Pair], spread: Spread) -> list[_Point]:
         _Point(
             pair.key.concurrency,
             shift(pair.candidate, pair.baseline),
-            reach(ONE_SIDED_95, noise.variance(*pair.counts), starts, noise.freedom),
+            reach(ONE_SIDED_95, noise.variance(*pair.counts), noise.freedom, starts, ONE_SIDED_95),
         )
         for pair in pairs
     ]
