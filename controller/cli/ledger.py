@@ -173,7 +173,7 @@ def add(
     if not reference:
         raise UsageError(
             "only what was measured elsewhere is typed in: say so with --reference; "
-            "what is measured here gets in by `cutover bench` and the throughput gate"
+            "what is measured here gets in by `cutover bench`"
         )
     from gates.ledger.reference import read_references
 
@@ -297,8 +297,8 @@ def _why_nothing(book: Ledger, selection: Selection) -> str:
     known = book.known()
     if not any(known.values()):
         return (
-            f"the ledger {book.path} is empty: rows get in by `cutover bench`, by the throughput gate of a rollout, "
-            "and by `cutover ledger add --reference FILE` for what was measured elsewhere\n"
+            f"the ledger {book.path} is empty: rows get in by `cutover bench`, and by "
+            "`cutover ledger add --reference FILE` for what was measured elsewhere\n"
         )
     names = "; ".join(f"{name}: {', '.join(values)}" for name, values in known.items() if values)
     asked = selection.words or "these options"

@@ -146,7 +146,7 @@ def _bounded(cells: Sequence[_Measured], noise: RoundNoise, start_variance: floa
     if not all(cell.rounds for cell in cells):
         return Bounded(math.expm1(mean), None, None)
     variance = sum(noise.variance(len(cell.b_logs), len(cell.a_logs)) for cell in cells) / len(cells) ** 2
-    far = reach(_Z, variance, start_variance, noise.freedom)
+    far = reach(_Z, variance, noise.freedom, start_variance, _Z)
     return Bounded(math.expm1(mean), math.expm1(mean - far), math.expm1(mean + far))
 
 
@@ -175,7 +175,7 @@ def _figure(row: Row, metric: str) -> Figure:
 def _spread(ledger: Ledger, row: Row, metric: str) -> Spread:
     """Measured for this engine on this hardware where enough restarts are in the ledger; else assumed, and said so."""
     configuration = row.configuration
-    tau = ledger.tau(configuration.engine, hardware=configuration.hardware, metric=metric)
+    tau = ledger.tau(configuration.engine, hardware=configuration.box, metric=metric)
     if tau is None or tau.restarts < MIN_RESTARTS:
         return ASSUMED
     return Spread(max(_MIN_SD, tau.sd), tau.restarts)

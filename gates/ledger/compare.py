@@ -115,8 +115,8 @@ def side(ledger: Ledger, asked: str, *, reference: bool = False) -> Side:
     ours = [row for row in counting if row.source is Source.OURS]
     found = groups(ours or counting)
     rows = newest_by_cell(sorted(found[-1].rows, key=lambda row: (row.started_at, row.id)))
-    newest = found[-1].configuration
-    left_out = tuple(row for row in mine if not row.counts and not configuration_differences(row.configuration, newest))
+    identity = found[-1].configuration.identity
+    left_out = tuple(row for row in mine if not row.counts and row.configuration.identity == identity)
     return Side(asked, rows, others=len(found) - 1, left_out=left_out)
 
 

@@ -41,10 +41,20 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         if not path.exists() or path.stat().st_size == 0:
             yield None
             return
-        writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-        with contextlib.closing(_open(path) if writable else _open_read_only(path)) as db:
+        with contextlib.closing(_open_to_read(path)) as db:
             db.execute("BEGIN")
             yield db
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        try:
+            return _open(path)
+        except sqlite3.OperationalError as error:
+            # A full disk has no room for the files that WAL mode wants beside this one; what is in it can be read.
+            if _primary(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+                raise
+    return _open_read_only(path)
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -65,8 +75,9 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _open_read_only(path: Path) -> sqlite3.Connection:
     """For people who may read the ledger and not write beside it, as SQLite wants to in WAL mode."""
-    # Without a log beside it nobody has it open, and the file is the whole of it.
-    settled = not path.with_name(f"{path.name}-wal").exists()
+    # Without anything in a log beside it the file is the whole of it.
+    log = path.with_name(f"{path.name}-wal")
+    settled = not log.exists() or log.stat().st_size == 0
     address = f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if settled else "")
     db = sqlite3.connect(address, timeout=_BUSY_S, isolation_level=None, uri=True)
     try:
@@ -144,8 +155,7 @@ def _in_sentences(path: Path, consequence: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        primary = code & 0xFF if isinstance(code, int) else None
+        primary = _primary(error)
         if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise LedgerError(_damaged(path, error)) from error
         if primary == sqlite3.SQLITE_BUSY:
@@ -160,3 +170,9 @@ def _in_sentences(path: Path, consequence: str) -> Iterator[None]:
         raise LedgerError(f"the ledger {path} cannot be used ({error}); {consequence}") from error
     except OSError as error:
         raise LedgerError(f"the ledger {path} cannot be used ({error.strerror}); {consequence}") from error
+
+
+def _primary(error: sqlite3.Error) -> int | None:
+    """SQLite's error code without what it adds to it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else None

@@ -45,7 +45,6 @@ def row_of(record: Sequence[Any]) -> Row:
      about_run, workload, concurrency, definition, about_cell, at, who, reason) = record  # fmt: skip
     try:
         body = json.loads(about_run)
-        rest = body["configuration"]
         return Row(
             id=number,
             run=run,
@@ -54,14 +53,7 @@ def row_of(record: Sequence[Any]) -> Row:
             started_at=started_at,
             recorded_at=recorded_at,
             recorded_by=recorded_by,
-            configuration=Configuration(
-                topology=topology,
-                release=release,
-                digest=digest,
-                engine=engine,
-                engine_version=version,
-                **{**rest, "flags": tuple(rest["flags"])},
-            ),
+            configuration=_configuration(body["configuration"], topology, release, digest, engine, version),
             definition=json.loads(definition),
             cell=_cell(CellKey(workload, concurrency), json.loads(about_cell)),
             start=body["start"],
@@ -75,6 +67,19 @@ def row_of(record: Sequence[Any]) -> Row:
             f"row {number} of the ledger cannot be read ({error}); the file was changed by something else: "
             "put a backup in its place"
         ) from error
+
+
+def _configuration(
+    rest: Mapping[str, Any], topology: str, release: str, digest: str, engine: str, version: str
+) -> Configuration:
+    return Configuration(
+        topology=topology,
+        release=release,
+        digest=digest,
+        engine=engine,
+        engine_version=version,
+        **{**rest, "flags": tuple(rest["flags"])},
+    )
 
 
 def _cell(key: CellKey, body: Mapping[str, Any]) -> Cell:

@@ -209,20 +209,22 @@ class _Loader(yaml.BaseLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=self.get_mark())
+            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: ARG002 - PyYAML's signature; rows are always read whole
-        seen: set[str] = set()
+        lines = {_SELF: node.start_mark.line + 1}
         for key, _ in node.value:
-            if str(key.value) in seen:
+            if str(key.value) in lines:
                 raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
-            seen.add(str(key.value))
-        return {**super().construct_mapping(node, deep=True), _LINE: str(node.start_mark.line + 1)}
+            lines[str(key.value)] = key.start_mark.line + 1
+        return {**super().construct_mapping(node, deep=True), _LINES: lines}
 
 
-_LINE: Final = "\n"
-"""Under this key a mapping knows its line: no file can spell it as a plain key of ours."""
+_LINES: Final = "\n"
+"""Under this key a mapping knows the lines of its keys. A file that has it as a key of its own loses only that key."""
+_SELF: Final = ""
+"""The line on which the mapping begins."""
 
 
 def _from_yaml(text: str, where: str) -> tuple[Reference, ...]:
@@ -244,13 +246,11 @@ def _from_yaml(text: str, where: str) -> tuple[Reference, ...]:
 def _yaml_row(common: Mapping[str, Any], row: Any, where: str) -> Reference:
     if not isinstance(row, dict):
         raise GateUsageError(f"{where}: rows: expected a mapping for each, got {row!r:.60}")
-    line = f"{where}:{row[_LINE]}"
-    head = f"{where}:{common.get(_LINE, 1)}"
-    given = {key: value for key, value in {**common, **row}.items() if key != _LINE}
+    given = {key: value for key, value in {**common, **row}.items() if key != _LINES}
 
     def place(key: str) -> str:
-        written = head if key in common and key not in row else line
-        return f"{written}: {key}" if key else line
+        lines = row[_LINES] if key in row or key not in common else common[_LINES]
+        return f"{where}:{lines[key]}: {key}" if key else f"{where}:{lines[_SELF]}"
 
     return _reference(given, place)
 
@@ -264,7 +264,7 @@ def _reference(given: Mapping[str, Any], place: Callable[[str], str]) -> Referen
     for key, text in given.items():
         if key not in _READERS:
             raise GateUsageError(f"{place(key)}: the key {key!r} is not known; {nearest(key, KEYS)}")
-        if text not in ("", None):
+        if not isinstance(text, str) or text.strip():
             values[key] = _value(key, text, place)
     missing = [key for key in _NEEDED if key not in values]
     if missing:

@@ -58,6 +58,22 @@ class Configuration:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def box(self) -> dict[str, Any]:
+        """What tells boxes apart: `gpus`, `driver` and `host`, as far as they are known.
+
+        Two cards of one kind in one host are the same here, whatever their serial numbers.
+        """
+        return {key: self.hardware[key] for key in (GPUS, DRIVER, HOST) if self.hardware.get(key)}
+
+    @property
+    def identity(self) -> str:
+        """Equal for configurations whose rows belong into one table."""
+        return canonical(
+            [self.topology, self.release, self.digest, self.engine, self.engine_version, self.model, self.kv_format,
+             self.flags, self.box]
+        )  # fmt: skip
+
+    @property
     def name(self) -> str:
         """How people call it."""
         return self.release or self.topology or self.model or "unnamed"

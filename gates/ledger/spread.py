@@ -32,11 +32,10 @@ def spread_between_starts(rows: Iterable[Row], metric: str) -> Tau | None:
     for row in rows:
         value = row.figure(metric).value
         if row.counts and value is not None and value > 0:
-            configuration = row.configuration
-            group = canonical([configuration.name, configuration.digest, configuration.engine_version,
-                               configuration.flags, configuration.hardware])  # fmt: skip
             cell = (row.cell.key.workload, canonical(row.definition), row.cell.key.concurrency)
-            groups.setdefault(group, {}).setdefault(row.start, {}).setdefault(cell, []).append(math.log(value))
+            groups.setdefault(row.configuration.identity, {}).setdefault(row.start, {}).setdefault(cell, []).append(
+                math.log(value)
+            )
     squares, freedom = 0.0, 0
     for starts in groups.values():
         means = _ladder_means(list(starts.values()))

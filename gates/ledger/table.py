@@ -36,8 +36,10 @@ def groups(rows: Iterable[Row]) -> tuple[Group, ...]:
     """By configuration; the configuration that was measured last comes last, where a terminal ends."""
     found: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row.started_at, row.id)):
-        key = _key(row.configuration)
-        found[key] = [*found.pop(key, []), row]
+        key = row.configuration.identity
+        members = found.pop(key, [])  # and in again, at the end
+        members.append(row)
+        found[key] = members
     return tuple(Group(members[-1].configuration, tuple(_in_ladder_order(members))) for members in found.values())
 
 
@@ -59,13 +61,6 @@ def _matrix(name: str, column: Column, rows: Sequence[Row]) -> Matrix:
         newest = {row.cell.key.concurrency: row for row in sorted(group.rows, key=lambda r: (r.started_at, r.id))}
         lines.append(tuple(newest.get(concurrency) for concurrency in concurrencies))
     return Matrix(name, column, concurrencies, tuple(group.configuration for group in found), tuple(lines))
-
-
-def _key(configuration: Configuration) -> str:
-    c = configuration
-    return canonical(
-        [c.topology, c.release, c.digest, c.engine, c.engine_version, c.model, c.kv_format, c.flags, c.hardware]
-    )
 
 
 def _workload(row: Row) -> str:
