@@ -71,7 +71,7 @@ def table(  # noqa: PLR0913, PLR0917 - the options of a command
         bool | None, typer.Option("--retracted/--no-retracted", help="Only what was retracted, or nothing of it.")
     ] = None,
     matrix: Annotated[
-        Metric | None, typer.Option("--matrix", help="One figure, a line per configuration, a column per cell.")
+        Metric | None, typer.Option("--matrix", help="One figure: a line per configuration, a column per concurrency.")
     ] = None,
     ledger: LedgerFile = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, a line per row.")] = False,
