@@ -7,6 +7,7 @@ unless somebody asks for it.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -100,6 +101,7 @@ def run(job: Job) -> Done:
     if _unfinished(done.outcome):
         said = f"{done.outcome.verdict}: {done.outcome.sentence}"[:300]
         done = replace(_tried(job), first_try=said)
+    gc.collect()
     return replace(done, cpu_s=round(time.process_time() - before_s, 3))
 
 

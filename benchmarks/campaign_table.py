@@ -55,7 +55,8 @@ def _problem(one: Done) -> str | None:
         return None
     mutant = known()[one.job.name]
     if mutant.harmless:
-        return f"blocked by {', '.join(outcome.blocking)}, and it is harmless" if outcome.blocked else None
+        said = f"blocked by {', '.join(outcome.blocking)}, and it is harmless ({outcome.sentence})"
+        return said if outcome.blocked else None
     if not outcome.blocked:
         return f"{outcome.verdict}, not blocked ({outcome.sentence})"
     if not one.seen:

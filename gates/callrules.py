@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -62,10 +63,15 @@ def not_an_object(arguments: str) -> str | None:
 
 def schema_problem(arguments: Any, schema: object) -> str | None:
     """How `arguments` break the declared `schema`, or None; also where no validator can work with the schema."""
-    if not isinstance(schema, dict):
-        return None
+    return _schema_problem(json.dumps(arguments), json.dumps(schema)) if isinstance(schema, dict) else None
+
+
+# Asked twice of most calls: by the rule for every answer, and by the check that wanted the call.
+@lru_cache(maxsize=256)
+def _schema_problem(arguments: str, schema: str) -> str | None:
     try:
-        error = next(iter(jsonschema.Draft202012Validator(schema).iter_errors(arguments)), None)
+        validator = jsonschema.Draft202012Validator(json.loads(schema))
+        error = next(iter(validator.iter_errors(json.loads(arguments))), None)
     except Exception:  # noqa: BLE001 - validators raise many things for odd schemas, and those say nothing about the answer
         return None
     if error is None:
