@@ -174,7 +174,9 @@ def _tell(session: Session, benched: Benched, *, plot: bool) -> None:
         show(drawn_run(benched.run, benched.notes))
         if plot:
             show(drawn_plot(benched.run))
-    bad = [c for c in benched.verdict.checks if (c.verdict != "pass" or c.warn) and not c.skipped]
+    # Cells that are no measurement stand under the table already.
+    told = ".measurement"
+    bad = [c for c in benched.verdict.checks if (c.verdict != "pass" or c.warn) and not c.skipped and told not in c.id]
     for check in bad:
         show([Text(clean(f"{'warned' if check.warn else check.verdict}  {check.id}: {check.sentence}"))])
     show([Text(clean(f"{benched.verdict.verdict}: {benched.verdict.sentence}"), style="bold")])

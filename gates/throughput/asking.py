@@ -72,8 +72,8 @@ class Asker:
         steered = [workload for workload in workloads if workload.prompt_tokens is not None]
         for scene in dict.fromkeys(workload.scene for workload in steered):
             first = next(workload for workload in steered if workload.scene == scene)
-            for chars in (0, _PROBE_CHARS):
-                await self._learn_at(client, first, chars, until)
+            await self._learn_at(client, first, 0, until)
+            await self._first_rate(client, first, until)
         for workload in steered:
             await self._approach(client, workload, until)
 
@@ -85,6 +85,17 @@ class Asker:
 
     def _chars(self, workload: Workload, position: int) -> int:
         return self.lengths.chars_for(workload.scene, workload.prompt_length(position, self.context_tokens))
+
+    async def _first_rate(self, client: LoadClient, workload: Workload, until: Until) -> None:
+        """From a prompt of a few hundred tokens; where not even that fits into the context, from a shorter one."""
+        chars = _PROBE_CHARS
+        while True:
+            try:
+                return await self._learn_at(client, workload, chars, until)
+            except ProbeFailedError as error:
+                chars //= 4
+                if error.reading.failure != "prompt too long" or not chars:
+                    raise
 
     async def _approach(self, client: LoadClient, workload: Workload, until: Until) -> None:
         """A prompt near the context's end must not be a leap from one of five hundred tokens."""
@@ -105,7 +116,7 @@ class Asker:
             reading = read(exchange, wanted_tokens=None)
             if reading.prompt_tokens is not None:
                 return reading.prompt_tokens
-            if reading.failure == "timeout":
+            if reading.failure in ("timeout", "prompt too long"):
                 break
         raise ProbeFailedError(reading)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +37,7 @@ _WARM_TOKENS: Final = 16
 _STEADY_SHARE: Final = 0.2
 _STEADY_S: Final = 0.005
 """Two warm-up rounds agree when their first tokens took as long, within a fifth or so many seconds."""
+_CLOCK_STEP_S: Final = 1.0
 _SPARE: Final = 1.3
 """A round is begun only when so many times what it is expected to take is left."""
 
@@ -94,26 +95,40 @@ async def measure(
     ends_at_s: float,
     listen: Listen = lambda _: None,
     enough: Enough = one_look,
+    also: Mapping[str, Collection[int]] | None = None,
 ) -> Measured:
     """Run the whole ladder; to be called inside `load_client.run`. `ends_at_s` is a monotonic time.
+
+    `also`: workload → rungs beside the ladder's own, such as those that a baseline has.
 
     Raises `ProbeFailedError` when the endpoint does not even answer a short question; whatever goes wrong later is in
     the cells.
     """
     started_at, started_s = datetime.now(UTC), time.monotonic()
+    wall_s = time.time()
     facts, page = await asyncio.to_thread(_look_around, subject, settings, ends_at_s)
     devices = await asyncio.to_thread(open_devices, subject.endpoint.target)
     hardware = devices.hardware()
-    bench = _Bench(subject, settings, ends_at_s, listen, enough, facts, page, devices)
+    bench = _Bench(subject, settings, ends_at_s, listen, enough, facts, devices)
+    bench.plan(page, also or {})
     client = LoadClient(subject.endpoint, limit_bytes=_MAX_ANSWER_BYTES)
     try:
         with devices.watching():
             await bench.run(client)
     finally:
         client.close()
+    bench.notes += clock_note(time.time() - wall_s, time.monotonic() - started_s)
     run = replace(bench.record(), started_at=started_at.isoformat(timespec="seconds"))
     run = replace(run, duration_s=round(time.monotonic() - started_s, 3))
     return Measured(run, bench.cells, hardware, bench.notes)
+
+
+def clock_note(wall_s: float, monotonic_s: float) -> list[str]:
+    """What to say when the wall clock went another way than the monotonic one, by which everything is timed."""
+    step_s = wall_s - monotonic_s
+    if abs(step_s) < _CLOCK_STEP_S:
+        return []
+    return [f"this machine's clock was set {step_s:+.1f} s during the run; nothing but the date is taken from it"]
 
 
 def _look_around(subject: Subject, settings: ThroughputSettings, ends_at_s: float) -> tuple[EngineFacts, str | None]:
@@ -140,7 +155,6 @@ class _Bench:
         listen: Listen,
         enough: Enough,
         facts: EngineFacts,
-        page: str | None,
         devices: Devices,
     ) -> None:
         self.settings = settings
@@ -154,21 +168,27 @@ class _Bench:
         self._asker = Asker(subject.model, subject.capability, facts.context_tokens)
         self._done = 0
         self._target = settings.rounds[0]
-        self.cells = self._cells(page)
-        if page is None:
-            self.notes.append("the endpoint has no metrics page that is known: counts are not reconciled")
+        self.cells: list[CellRun] = []
         if devices.absent is not None:
             self.notes.append(f"no figures of GPUs: {devices.absent}")
 
     async def run(self, client: LoadClient) -> None:
         open_cells = [cell for cell in self.cells if cell.problem is None]
-        if open_cells:
+        if open_cells and await self._quiet(open_cells):
             workloads = list({cell.workload.name: cell.workload for cell in open_cells}.values())
             self._say("learning how long the prompts become")
             await self._asker.learn(client, workloads, self._soon)
-        for cell in open_cells:
-            await self._warm_up(client, cell)
-        await self._rounds(client)
+            for cell in open_cells:
+                await self._warm_up(client, cell)
+            await self._rounds(client)
+
+    async def _quiet(self, cells: Sequence[CellRun]) -> bool:
+        """Is nobody being served? A ladder on top of users would hurt them, and measure nothing."""
+        first = cells[0].watch
+        await first.open(self._ends_at_s, abandoned=False)
+        for cell in cells:
+            cell.watch.blame(first.problem)
+        return first.problem is None
 
     def record(self) -> Run:
         """Everything so far. The time it was started and took is the caller's to say."""
@@ -184,7 +204,10 @@ class _Bench:
             engine=self.facts.plain() | dict(self._subject.about),
         )
 
-    def _cells(self, page: str | None) -> list[CellRun]:
+    def plan(self, page: str | None, also: Mapping[str, Collection[int]]) -> None:
+        """Which cells there are. `page`: the URL of the engine's counters."""
+        if page is None:
+            self.notes.append("the endpoint has no metrics page that is known: counts are not reconciled")
         settings, limit = self.settings, self.facts.limit
         if limit is None and not settings.ladder:
             self.notes.append(
@@ -194,14 +217,15 @@ class _Bench:
         auto = ladder(limit, most=settings.max_concurrency, captures=self.facts.captures)
         common, lost = resolved([rung.concurrency for rung in settings.ladder], limit)
         self.notes += lost
-        cells = []
         for workload in settings.workloads:
             own, lost = resolved(workload.concurrency, limit)
             self.notes += [f"{workload.name}: {sentence}" for sentence in lost]
             problem = workload.impossible(self.facts.context_tokens)
             rungs = own if workload.concurrency else (common if settings.ladder else auto)
-            cells += [CellRun(workload, rung, EngineWatch(page), problem, over=problem is not None) for rung in rungs]
-        return cells
+            for rung in sorted({*rungs, *also.get(workload.name, ())}):
+                cell = CellRun(workload, rung, EngineWatch(page, settings.quiet_s), problem)
+                cell.impossible = cell.over = problem is not None
+                self.cells.append(cell)
 
     # --- warm-up ------------------------------------------------------------------------------------------------------
 
@@ -250,12 +274,12 @@ class _Bench:
         if cell.over or self._left_s() <= _SPARE * cell.expected_s:
             return
         asked = self._asker.questions(cell.workload, number, cell.concurrency * self.settings.requests_per_stream)
-        if cell.workload.prefix == "warm":
-            await self._wave(client, [replace(q, body=q.body | {"max_tokens": 1}, wanted_tokens=None) for q in asked])
+        for first in range(0, len(asked) if cell.workload.prefix == "warm" else 0, cell.concurrency):
+            once = asked[first : first + cell.concurrency]
+            await self._wave(client, [replace(q, body=q.body | {"max_tokens": 1}, wanted_tokens=None) for q in once])
         self._say(f"{cell.key}: round {number} of {self._target}")
-        await cell.watch.open(self._ends_at_s)
+        await cell.watch.open(self._ends_at_s, abandoned=any(other.failures for other in self.cells))
         if cell.watch.problem is not None:
-            # Somebody is being served: a ladder on top of users would hurt them, and measure nothing.
             cell.over = True
             return
         began_s, began_wall_s = time.monotonic(), time.time()

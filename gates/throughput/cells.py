@@ -33,6 +33,8 @@ class CellRun:
     concurrency: int
     watch: EngineWatch
     problem: str | None = None
+    impossible: bool = False
+    """Its requests do not fit into the context: nothing was sent, and nothing is held against the engine."""
     over: bool = False
     expected_s: float = 0.0
     """How long one round takes, as far as that is known."""

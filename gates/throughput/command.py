@@ -102,7 +102,7 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         api_key_env=plan.api_key_env,
         profile=settings,
         capability=plan.capability,
-        baseline=plan.baseline,
+        baseline=_earlier(plan.baseline),
         deadline_s=plan.deadline_s,
         evidence_dir=str(plan.evidence_dir),
         engine=plan.engine,
@@ -127,6 +127,17 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
     document = verdict.measurements.get("run")
     run = read_run(document) if isinstance(document, Mapping) else None
     return Benched(verdict, run, verdict.measurements.get("hardware", {}), tuple(verdict.measurements.get("notes", ())))
+
+
+def _earlier(document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Of the report of a whole profile what its throughput gate measured; anything else as it is."""
+    steps = document.get("steps") if document is not None else None
+    if not isinstance(steps, list):
+        return document
+    verdicts = [step["verdict"] for step in steps if isinstance(step, Mapping) and step.get("gate") == _GATE]
+    if not verdicts or not isinstance(verdicts[0], Mapping):
+        raise GateUsageError("The report given as baseline holds no verdict of the gate throughput.")
+    return {"measurements": verdicts[0].get("measurements", {})}
 
 
 class _Lines(io.StringIO):

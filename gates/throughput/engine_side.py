@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _PAGE_TIMEOUT_S: Final = 5.0
 _SETTLE_S: Final = 3.0
 """So long the engine may take to count what it has just finished."""
-_QUIET_S: Final = 10.0
-"""So long requests of before, ours that timed out too, may take to leave."""
 _POLL_S: Final = 0.05
 _FOREIGN_TOKEN_SHARE: Final = 0.02
 _LIMIT_FLAGS: Final = ("--max-num-seqs", "--max-running-requests", "--parallel", "-np")
@@ -150,24 +148,29 @@ class EngineWatch:
     """The engine's counters over the rounds of one cell. `metrics_url` None: nothing is known, nothing is judged."""
 
     metrics_url: str | None
+    quiet_s: float = 10.0
     tally: Tally = field(default_factory=Tally)
     problem: str | None = None
     """Whose load it was beside ours, and how that is known."""
     _sums: dict[str, float] = field(default_factory=dict)
     _before: Counters | None = None
     _accept_length: float | None = None
+    _patient: bool = True
 
-    async def open(self, ends_at_s: float) -> None:
-        """Read the counters before a round, once nothing runs any more; what does not leave is somebody else's."""
+    async def open(self, ends_at_s: float, *, abandoned: bool) -> None:
+        """Read the counters before a round, once nothing runs any more; what does not leave is somebody else's, or one
+        that we have `abandoned`, where there was any.
+        """
         if self.metrics_url is None:
             return
-        quiet_by_s = min(time.monotonic() + _QUIET_S, ends_at_s)
+        quiet_by_s = min(time.monotonic() + self.quiet_s, ends_at_s)
         self._before = await _read(self.metrics_url)
         while (busy := _busy(self._before)) and time.monotonic() < quiet_by_s:
             await asyncio.sleep(_POLL_S * 4)
             self._before = await _read(self.metrics_url)
         if busy:
-            self.blame(f"foreign load: {busy:.0f} requests of somebody else run on the engine")
+            whose = "of somebody else, or given up by us," if abandoned else "of somebody else"
+            self.blame(f"foreign load: {busy:.0f} requests {whose} run on the engine")
 
     def blame(self, problem: str | None) -> None:
         """Keep the first sentence about somebody else's load."""
@@ -179,13 +182,15 @@ class EngineWatch:
         before = self._before
         if self.metrics_url is None or before is None:
             return
-        settled_by_s = time.monotonic() + _SETTLE_S
+        settled_by_s = time.monotonic() + (_SETTLE_S if self._patient else 0.0)
         after = await _read(self.metrics_url)
         while after is not None and _short(before, after, tally) and time.monotonic() < settled_by_s:
             await asyncio.sleep(_POLL_S)
             after = await _read(self.metrics_url)
         if after is None:
             return
+        # A page of one engine of several never counts all of ours: waiting for it once is enough.
+        self._patient = self._patient and not _short(before, after, tally)
         self._add(before, after)
         self.blame(_foreign(before, after, tally))
 

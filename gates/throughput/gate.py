@@ -17,6 +17,7 @@ from gates.throughput.decide.noninferiority import decide
 from gates.throughput.decide.rule import Rule
 from gates.throughput.decide.spread import Spread
 from gates.throughput.explain import cliff, step_time
+from gates.throughput.explain.waves import Request, find_waves
 from gates.throughput.ladder import resolved
 from gates.throughput.plain import plain_run, read_run
 from gates.throughput.records import AGGREGATE, DECODE, TTFT, Cell, Run
@@ -62,6 +63,7 @@ def judge(trial: Trial, settings: ThroughputSettings, subject: Subject) -> Verdi
         trial.say(note)
     for seen, cell in zip(measured.cells, measured.run.cells, strict=True):
         _judge_cell(trial, settings, seen, cell, measured.run)
+        _judge_waves(trial, seen)
     _judge_ladders(trial, settings, measured.run)
     _judge_baseline(trial, measured.run, baseline, rule)
     return trial.verdict(headline(measured.run))
@@ -82,10 +84,13 @@ async def _measure(
     def enough(so_far: Run, rounds: int) -> str | None:
         if baseline is None or any(cell.failures for cell in so_far.cells):
             return f"{rounds} rounds decide"
-        decision = decide(so_far, baseline, rule)
+        decision = decide(asked(so_far), baseline, rule)
         return None if decision.next_look is not None else decision.sentence
 
-    return await measure(subject, settings, ends_at_s=trial.ends_at_s, listen=listen, enough=enough)
+    also: dict[str, set[int]] = {}
+    for cell in baseline.cells if baseline is not None else ():
+        also.setdefault(cell.key.workload, set()).add(cell.key.concurrency)
+    return await measure(subject, settings, ends_at_s=trial.ends_at_s, listen=listen, enough=enough, also=also)
 
 
 def _no_answer(trial: Trial, error: ProbeFailedError) -> Verdict:
@@ -116,6 +121,9 @@ def _judge_cell(trial: Trial, settings: ThroughputSettings, seen: CellRun, cell:
         listed = ", ".join(f"{count} × {each}" for each, count in failed.items())
         sentence = f"{sum(failed.values())} of {cell.requests} requests failed ({listed}): {seen.sentences[kind]}"
         trial.check(f"{name}.requests", VerdictKind.FAIL, sentence, rule=_WHOLE, exchanges=seen.shown)
+        return
+    if seen.impossible:
+        trial.skip(f"{name}.measurement", cell.problem or "its requests do not fit into the context")
         return
     if cell.problem is not None:
         trial.check(f"{name}.measurement", VerdictKind.INCONCLUSIVE, cell.problem, exchanges=seen.shown)
@@ -177,16 +185,32 @@ def _judge_ladders(trial: Trial, settings: ThroughputSettings, run_: Run) -> Non
         )
 
 
+def _judge_waves(trial: Trial, seen: CellRun) -> None:
+    """Named where requests ran in waves: a batch in, a batch out, and nobody let in between."""
+    for streams in seen.rounds:
+        found = find_waves([Request(s.sent_at_s, s.first_at_s, s.last_at_s) for one in streams for s in one.samples])
+        if found.synchronous:
+            trial.check(
+                f"{seen.key.workload}.c{seen.key.concurrency}.waves", VerdictKind.PASS, found.sentence, warn=True
+            )
+            return
+
+
 def _baseline(trial: Trial) -> Run | None:
     measurements = (trial.request.baseline or {}).get("measurements")
     document = measurements.get("run") if isinstance(measurements, Mapping) else None
     if not isinstance(document, Mapping):
         return None
     try:
-        return read_run(document)
+        return asked(read_run(document))
     except ValueError as error:
         trial.say(f"the baseline cannot be read: {error}")
         return None
+
+
+def asked(run_: Run) -> Run:
+    """Without the cells for which nothing was sent: what an engine has no room for is not compared."""
+    return replace(run_, cells=[cell for cell in run_.cells if cell.requests])
 
 
 def _judge_baseline(trial: Trial, run_: Run, baseline: Run | None, rule: Rule) -> None:
@@ -197,7 +221,7 @@ def _judge_baseline(trial: Trial, run_: Run, baseline: Run | None, rule: Rule) -
     if untimed:
         trial.check("baseline", VerdictKind.INCONCLUSIVE, f"nothing to compare: {', '.join(untimed)} cannot be timed")
         return
-    decision = decide(run_, baseline, rule)
+    decision = decide(asked(run_), baseline, rule)
     trial.measurements["baseline_notes"] = list(decision.notes)
     if not decision.families:
         trial.check("baseline", decision.verdict, decision.sentence)

@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined
 
 from gates.errors import GateUsageError
 from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Run
-from gates.throughput.views import HEADINGS, about, failures_in_words, middle, row, span
+from gates.throughput.views import HEADINGS, about, failures_in_words, middle, problems, row, span
 
 if TYPE_CHECKING:
     from gates.throughput.command import Benched
@@ -78,8 +78,8 @@ def render(benched: Benched) -> str:
         workloads=_workloads(run),
         charts=[chart for chart in _charts(run) if chart is not None],
         headings=HEADINGS,
-        rows=[row(cell) for cell in run.cells],
-        problems=[f"{cell.key}: {cell.problem}" for cell in run.cells if cell.problem],
+        rows=[row(cell) for cell in run.cells if cell.requests],
+        problems=problems(run),
         failures=[f"{cell.key}: {failures_in_words(cell)}" for cell in run.cells if cell.failures],
         configuration=[
             (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -43,8 +43,8 @@ class ThroughputSettings(StrictModel):
     """Batch sizes with captured graphs, where neither the engine nor its flags say so."""
     rounds: tuple[int, ...] = Field(default=(3, 5, 9), min_length=1, strict=False)
     """After so many rounds the verdict is looked at; without a baseline the first look is the last."""
-    requests_per_stream: int = Field(default=1, gt=0)
-    """In one round, one after the other."""
+    requests_per_stream: int = Field(default=2, gt=0)
+    """In one round, one after the other: with one, no first token is ever waited for while others decode."""
     warmups: int = Field(default=3, gt=0)
     """At most so many short rounds before the first that counts: fewer once two of them agree."""
     margin: float = Field(default=0.05, gt=0, lt=1)
@@ -65,6 +65,8 @@ class ThroughputSettings(StrictModel):
     """The client may use this share of a core."""
     max_cached_share: float = Field(default=0.01, gt=0, le=1)
     """Of a cold prompt's tokens; what the chat template puts in front of every prompt is allowed besides."""
+    quiet_s: float = Field(default=10.0, ge=0)
+    """So long requests of before, ours that timed out too, may take to leave; whoever then still runs is foreign."""
     request_timeout_s: float = Field(default=300.0, gt=0)
 
     @model_validator(mode="after")

@@ -30,16 +30,25 @@ def drawn_run(run: Run, notes: Sequence[str] = ()) -> Iterator[RenderableType]:
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "workload" else "right", no_wrap=True)
-    for cell in run.cells:
+    for cell in (cell for cell in run.cells if cell.requests):
         table.add_row(*(Text(value, style=_style(cell)) for value in row(cell)))
     yield table
+    for sentence in problems(run):
+        yield Text(printable(sentence), style="yellow")
     for cell in run.cells:
-        if cell.problem is not None:
-            yield Text(printable(f"{cell.key}: {cell.problem}"), style="yellow")
         if cell.failures:
             yield Text(printable(f"{cell.key}: {failures_in_words(cell)}"), style="red")
     for note in notes:
         yield Text(printable(note), style="dim")
+
+
+def problems(run: Run) -> list[str]:
+    """Why cells are no measurement; those that share a reason share a line."""
+    shared: dict[str, list[str]] = {}
+    for cell in run.cells:
+        if cell.problem is not None:
+            shared.setdefault(cell.problem, []).append(str(cell.key))
+    return [f"{', '.join(keys)}: {problem}" for problem, keys in shared.items()]
 
 
 def about(run: Run) -> str:

@@ -13,6 +13,7 @@ SMALL: dict[str, Any] = {
     "ladder": [{"concurrency": 1}, {"concurrency": 4}],
     "rounds": [3],
     "warmups": 1,
+    "requests_per_stream": 1,
     # A box that runs other tests beside this one is a slow client; what is asserted here is coarse.
     "max_client_error": 1.0,
     "max_core_share": 1.0,
