@@ -128,12 +128,21 @@ class _Look:
         return self.mean - self.width > -self.delta
 
     def _cell(self, pair: Pair, value: float) -> CellShift:
-        width = self._cell_reach(self.noise.variance(*pair.counts))
+        width = self._cell_reach(self._noise_of(pair).variance(*pair.counts))
         low, ratio, high = self._ratios(value, width)
         out_of_line = value < -self.cell_delta and value + width < 0
         failed = out_of_line and min(pair.counts) >= _CELL_ROUNDS
         suspect = not failed and value < -_SUSPECT_SHARE * self.cell_delta
         return CellShift(pair.key, ratio, low, high, *pair.counts, suspect, failed)
+
+    def _noise_of(self, pair: Pair) -> RoundNoise:
+        """Of one cell: at least what is pooled, more where its own rounds scatter more.
+
+        Cells are not equally noisy. With the pooled noise alone, three of 18 cells with 10 % instead of 2 % failed an
+        unchanged engine in 14 % of simulated runs.
+        """
+        own = round_noise((pair.candidate, pair.baseline))
+        return replace(self.noise, sd=max(self.noise.sd, own.sd))
 
     def _variance(self, rounds: int = 0) -> float:
         """Of the mean shift, as far as rounds make it, once each side of each cell has `rounds` or more."""
@@ -158,8 +167,8 @@ class _Look:
 
     def _can_fail(self, pair: Pair, value: float) -> bool:
         mine, theirs = pair.counts
-        now = self.noise.variance(mine, theirs)
-        at_end = self.noise.variance(max(mine, LOOKS[-1]), max(theirs, LOOKS[-1]))
+        noise = self._noise_of(pair)
+        now, at_end = noise.variance(mine, theirs), noise.variance(max(mine, LOOKS[-1]), max(theirs, LOOKS[-1]))
         lowest = value - _MOVE_SD * math.sqrt(max(0.0, now - at_end))
         return lowest < -self.cell_delta and lowest + self._cell_reach(at_end) < 0
 

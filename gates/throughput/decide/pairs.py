@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from gates.throughput.records import HIGHER_IS_BETTER, Cell, CellKey, Run
@@ -18,7 +19,7 @@ class Pair:
     candidate: tuple[float, ...]
     baseline: tuple[float, ...]
 
-    @property
+    @cached_property
     def counts(self) -> tuple[int, int]:
         """Rounds of the candidate and of the baseline."""
         return len(self.candidate), len(self.baseline)
@@ -43,21 +44,22 @@ def failures(run: Run) -> list[str]:
 def pairing(candidate: Run, baseline: Run, metric: str) -> Pairing:
     """Every cell of either run ends in `pairs`, in `blocking` or in `notes`."""
     mine, theirs = _by_key(candidate), _by_key(baseline)
+    unlike = {name: _unlike(candidate, baseline, name) for name in {*candidate.workloads, *baseline.workloads}}
     pairs, blocking, notes = [], [], []
-    for key in [*mine, *(key for key in theirs if key not in mine)]:
-        if key not in theirs:
+    for key, cell in mine.items():
+        other = theirs.get(key)
+        if other is None:
             notes.append(f"{key} was not measured on the baseline, so it is compared with nothing")
-        elif key not in mine:
-            blocking.append(f"{key} was measured on the baseline but not on the candidate")
-        elif (unlike := _unlike(candidate, baseline, key.workload)) is not None:
-            blocking.append(f"{key} does not compare: {unlike}")
-        elif not mine[key].rounds.get(metric) and not theirs[key].rounds.get(metric) and _sound(mine[key], theirs[key]):
+        elif (difference := unlike.get(key.workload)) is not None:
+            blocking.append(f"{key} does not compare: {difference}")
+        elif _neither(cell, other, metric):
             notes.append(f"{key} has no {metric} on either side")
-        else:
-            wrong = [*_wrong(mine[key], "candidate", metric), *_wrong(theirs[key], "baseline", metric)]
+        elif wrong := [*_wrong(cell, "candidate", metric), *_wrong(other, "baseline", metric)]:
             blocking.extend(f"{key} {each}" for each in wrong)
-            if not wrong:
-                pairs.append(Pair(key, _logs(mine[key], metric), _logs(theirs[key], metric)))
+        else:
+            pairs.append(Pair(key, _logs(cell, metric), _logs(other, metric)))
+    missing = (key for key in theirs if key not in mine)
+    blocking.extend(f"{key} was measured on the baseline but not on the candidate" for key in missing)
     return Pairing(tuple(pairs), tuple(blocking), tuple(notes))
 
 
@@ -70,8 +72,9 @@ def _by_key(run: Run) -> dict[CellKey, Cell]:
     return cells
 
 
-def _sound(*cells: Cell) -> bool:
-    return all(cell.problem is None for cell in cells)
+def _neither(cell: Cell, other: Cell, metric: str) -> bool:
+    """Are both sound measurements that just do not carry this metric?"""
+    return not (cell.rounds.get(metric) or other.rounds.get(metric) or cell.problem or other.problem)
 
 
 def _wrong(cell: Cell, side: str, metric: str) -> list[str]:
@@ -86,8 +89,8 @@ def _wrong(cell: Cell, side: str, metric: str) -> list[str]:
 
 
 def _logs(cell: Cell, metric: str) -> tuple[float, ...]:
-    sign = 1 if HIGHER_IS_BETTER[metric] else -1
-    return tuple(sign * math.log(value) for value in cell.rounds[metric])
+    logs = map(math.log, cell.rounds[metric])
+    return tuple(logs) if HIGHER_IS_BETTER[metric] else tuple(-log for log in logs)
 
 
 def _unlike(candidate: Run, baseline: Run, workload: str) -> str | None:
