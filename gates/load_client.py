@@ -210,5 +210,12 @@ def _collector_paused() -> Iterator[None]:
 
 def run(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """Run on uvloop."""
+    results: list[Result] = []
+
+    async def keep() -> None:
+        # Not as the task's result: the loop makes a repr of that, which for a million pieces takes seconds.
+        results.append(await main())
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main())
+        runner.run(keep())
+    return results[0]

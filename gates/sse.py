@@ -33,21 +33,14 @@ def events(pieces: Iterable[Piece]) -> Iterator[Event | StrayLine]:
     """Events in order. An event that the end of the body cut off is given too: the reader of JSON will judge it."""
     lines = _Lines()
     for at_s, data in pieces:
-        alone = _only_event(data) if lines.between_events else None
-        if alone is None:
-            yield from lines.feed(at_s, data)
-        else:
-            yield Event(at_s, alone)
+        # Nearly every piece is one event on one line and needs no closer look.
+        if data.endswith(b"\n\n") and data.startswith(b"data: ") and not (lines.held or lines.data):
+            said = data[6:-2]
+            if b"\n" not in said and b"\r" not in said:
+                yield Event(at_s, said)
+                continue
+        yield from lines.feed(at_s, data)
     yield from lines.end()
-
-
-def _only_event(data: bytes) -> bytes | None:
-    """What a piece says that is one event on one line. Nearly all are, and need no closer look."""
-    if data.startswith(b"data: ") and data.endswith(b"\n\n"):
-        said = data[6:-2]
-        if b"\n" not in said and b"\r" not in said:
-            return said
-    return None
 
 
 @dataclass
@@ -57,10 +50,6 @@ class _Lines:
     held: list[bytes] = field(default_factory=list)  # joined once per line: an endless one stays linear
     data: list[bytes] = field(default_factory=list)
     at_s: float = 0.0
-
-    @property
-    def between_events(self) -> bool:
-        return not self.held and not self.data
 
     def feed(self, at_s: float, data: bytes) -> Iterator[Event | StrayLine]:
         self.at_s = at_s
