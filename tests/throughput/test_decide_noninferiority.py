@@ -107,6 +107,15 @@ def test_a_single_cell_is_suspect_at_three_rounds_and_fails_at_five(rounds: int,
     assert (found.suspect, found.failed) == ((True, False) if rounds == 3 else (False, True))
 
 
+def test_a_cell_that_scatters_more_than_the_others_is_judged_by_its_own_noise() -> None:
+    calm = flat(LADDER, DECODE, 50, 5)
+    steady = with_cell(calm, 3, rounds={DECODE: [43.0] * 5})
+    wild = with_cell(calm, 3, rounds={DECODE: [30.0, 36.0, 43.0, 51.0, 61.0]})
+    rule = replace(DECODE_ONLY, margin=0.1)
+    assert decide(steady, calm, rule).verdict is VerdictKind.FAIL
+    assert decide(wild, calm, rule).verdict is VerdictKind.INCONCLUSIVE
+
+
 def test_a_cell_cannot_fail_on_a_baseline_of_three_rounds_and_it_says_so() -> None:
     fallen = with_cell(flat(LADDER, DECODE, 50, 9), 3, rounds={DECODE: [43.0] * 9})
     decision = decide(fallen, flat(LADDER, DECODE, 50, 3), DECODE_ONLY)
