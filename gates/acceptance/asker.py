@@ -149,7 +149,7 @@ class Asker:
         self.by_sample[sample.check, sample.number].append(answer)
         if self.stop_early and answer.certain:
             raise BlockedError
-        self._count_silence(answer)
+        await self._count_silence(sample, answer)
         return answer
 
     async def raw(
@@ -241,10 +241,14 @@ class Asker:
         foreign = [n for n in NONCE.findall(text) if n in self._nonces and n.encode() not in payload]
         return [Breach("O06", f"the answer holds {foreign[0]}, which only another request held")] if foreign else []
 
-    def _count_silence(self, answer: Answer) -> None:
+    async def _count_silence(self, sample: Sample, answer: Answer) -> None:
         lost = any(breach.rule == "P08" for breach in answer.breaches) and not answer.reply.answered
         self._silent = self._silent + 1 if lost else 0
-        if self._silent >= max(_SILENT_AFTER, self.concurrency):
+        if self._silent < max(_SILENT_AFTER, self.concurrency):
+            return
+        self._silent = 0
+        # One kind of question may break every time on an engine that answers all others.
+        if await self.liveness(sample) is not None:
             raise SilentError(answer)
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from gates.trial import Answer
 
 _BELOW: Final = "below the parsers: chat template, weights or kernels, or the model itself"
+_SELDOM: Final = "not seen again when asked alone: a rare mistake of the model, or a fault that needs load"
+_SELDOM_SERVER: Final = "not seen again when asked alone: a fault of the server that strikes seldom, or needs load"
+_PARSER: Final = "the parser, which is missing or another model's: marks of the template come through"
 MAX_RERUNS: Final = 10
 """So many failing checks of a run are looked into; five questions each."""
 
@@ -51,8 +54,8 @@ async def look_into(check: Check, failing: Try, asker: Asker, live: Asker | None
     ]
     reruns = [await _again(name, way, came=not failing.lost) for name, way in ways]
     found = layer(reruns, streamed=sample.streamed)
-    if found == _BELOW and (failing.lost or not failing.answers):
-        found = _SERVER
+    if found == _BELOW:
+        found = _SERVER if failing.lost or not failing.answers else _unparsed(failing.answers[-1]) or found
     return reruns, found
 
 
@@ -74,9 +77,15 @@ async def look_into_answer(rule: str, answer: Answer, asker: Asker, live: Asker 
     ]
     reruns = [await _again(name, way, came=answer.reply.answered) for name, way in ways]
     found = layer(reruns, streamed=streamed)
-    # What only a server can do is not in the weights.
-    certain = any(breach.rule == rule for breach in answer.certain)
-    return reruns, _SERVER if found == _BELOW and certain else found
+    if any(breach.rule == rule for breach in answer.certain):
+        # What only a server can do is not in the weights.
+        found = {_BELOW: _SERVER, _SELDOM: _SELDOM_SERVER}.get(found, found)
+    return reruns, (_unparsed(answer) or found) if found == _BELOW else found
+
+
+def _unparsed(answer: Answer) -> str | None:
+    """However it is asked, a mark of the template comes through: that names the layer without any pattern."""
+    return _PARSER if any(breach.rule in ("P11", "T14") for breach in answer.breaches) else None
 
 
 def in_mode(body: Mapping[str, Any], *, streamed: bool) -> Mapping[str, Any]:
@@ -140,7 +149,7 @@ def layer(reruns: list[Rerun], *, streamed: bool) -> str:
     if wrong.get("on production"):
         return "production does the same: the model, the question, or a fault that both share"
     if not wrong.get("alone", True) and not wrong.get("the same once more, warm", True):
-        return "not seen again when asked alone: a rare mistake of the model, or a fault that needs load"
+        return _SELDOM
     if not wrong.get("the other mode", True):
         return (
             "the streaming parser: the same question is right when it is not streamed"
