@@ -122,7 +122,8 @@ def _crossings(ledger: Ledger, pairs: Sequence[tuple[Row, Row]]) -> Iterator[Cro
     # The wider of the two is taken for both.
     spread = max((_spread(ledger, row, AGGREGATE) for row in measured[0]), key=lambda spread: spread.sd)
     first, second = (_run([pair[side] for pair in measured]) for side in (0, 1))
-    names = (measured[0][0].configuration.name, measured[0][1].configuration.name)
+    one, other = (row.configuration.name for row in measured[0])
+    names = (one, other) if one != other else ("A", "B")
     rungs = Counter(a.cell.key.workload for a, _ in measured)
     for workload, count in rungs.items():
         if count > 1:

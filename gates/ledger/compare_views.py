@@ -155,7 +155,8 @@ def _percent(share: float) -> str:
 def _side_in_words(side: Side) -> str:
     configuration = side.configuration
     rest = configuration_in_words(configuration).removeprefix(configuration.name)
-    return f"{side.label}{rest} · measured {side.measured_at[:16].replace('T', ' ')}"
+    run = f" · run {side.asked}" if side.asked == side.rows[-1].run else ""
+    return f"{side.label}{rest}{run} · measured {side.measured_at[:16].replace('T', ' ')}"
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:

@@ -18,6 +18,7 @@ from gates.ledger.words import (
     flags_in_words,
     number,
     remark,
+    sample_size,
     shared_words,
     workload_in_words,
 )
@@ -91,7 +92,7 @@ def _drawn_group(group: Group) -> Iterator[RenderableType]:
             workload_in_words(row.cell.key.workload, row.definition),
             str(row.cell.key.concurrency),
             *(number(column.figure(row).value) for column in COLUMNS),
-            str(row.cell.requests or "?"),
+            sample_size(row, row.cell.requests),
             row.started_at[:10],
         )
         table.add_row(*(Text(printable(cell), style=_style(row)) for cell in cells))
@@ -119,7 +120,7 @@ def _figures(row: Row) -> Table:
     for name in {**row.cell.rounds, **row.cell.figures}:
         figure = row.figure(name)
         rounds = " ".join(number(value) for value in row.cell.rounds.get(name, ()))
-        table.add_row(Text(printable(name), _style(row)), number(figure.value), str(figure.n or "?"), rounds)
+        table.add_row(Text(printable(name), _style(row)), number(figure.value), sample_size(row, figure.n), rounds)
     return table
 
 
@@ -127,7 +128,7 @@ def _facts(row: Row) -> Iterator[tuple[str, str]]:
     c = row.configuration
     yield "run", f"{row.run} ({row.kind}), started {row.started_at}, {row.duration_s:.0f} s, start {row.start}"
     yield "recorded", f"{row.recorded_at} by {row.recorded_by}"
-    yield "sample", f"{row.cell.requests or '?'} requests, {row.rounds or '?'} rounds"
+    yield "sample", f"{sample_size(row, row.cell.requests)} requests, {sample_size(row, row.rounds)} rounds"
     if row.cell.problem:
         yield "no measurement", row.cell.problem
     if any(row.cell.failures.values()):

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gates.ledger.rows import DRIVER, HOST, TTFT_COLD, TTFT_WARM, Configuration, Row, gpus_in_words
+from gates.ledger.rows import DRIVER, HOST, TTFT_COLD, TTFT_WARM, Configuration, Row, Source, gpus_in_words
 from gates.throughput.records import TTFT, Figure
 
 NOTHING: Final = "–"
@@ -16,9 +16,16 @@ def number(value: float | None, unit: str = "") -> str:
     """Four digits at most: `0.0271`, `0.271`, `4.19`, `68.2`, `391.4`, `1188`."""
     if value is None:
         return NOTHING
+    if value == 0:
+        return f"0{unit}"
     size = abs(value)
     decimals = 4 if size < 0.1 else 3 if size < 1 else 2 if size < 10 else 1 if size < 1000 else 0
     return f"{value:.{decimals}f}{unit}"
+
+
+def sample_size(row: Row, n: int) -> str:
+    """Of somebody else's numbers 0 means that nobody said."""
+    return "?" if n == 0 and row.source is Source.REFERENCE else str(n)
 
 
 def time_to_first_token(row: Row, name: str) -> Figure:

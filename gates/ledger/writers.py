@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from gates.ledger.columns import COLUMNS, FIELDS, flat
 from gates.ledger.rows import Row, Source
 from gates.ledger.table import Matrix, groups
-from gates.ledger.words import configuration_in_words, flags_in_words, number, remark, shared_words, workload_in_words
+from gates.ledger.words import (
+    configuration_in_words,
+    flags_in_words,
+    number,
+    remark,
+    sample_size,
+    shared_words,
+    workload_in_words,
+)
 from gates.report_terminal import printable
 
 
@@ -66,8 +74,8 @@ def _line(row: Row) -> list[str]:
         escaped(workload_in_words(row.cell.key.workload, row.definition)),
         str(row.cell.key.concurrency),
         *(number(column.figure(row).value) for column in COLUMNS),
-        str(row.cell.requests or "?"),
-        str(row.rounds or "?"),
+        sample_size(row, row.cell.requests),
+        sample_size(row, row.rounds),
         row.started_at[:10],
     ]
     if row.retracted is not None:

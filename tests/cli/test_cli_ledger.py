@@ -332,6 +332,15 @@ def test_compare_names_where_the_curves_cross(ask, filled):
     assert crossover["workload"] == "chat"
 
 
+def test_two_runs_of_one_release_are_told_apart(ask, filled):
+    again = filled.record(run(rate=50.0), who="ada", hardware=HARDWARE)
+    first = filled.find("1")[0].run
+    done = ask("compare", first, again.run)
+    assert f"· run {first} · measured" in done.out
+    assert f"· run {again.run} · measured" in done.out
+    assert "A is better throughout, from c1 to c8" in done.out
+
+
 def test_compare_warns_of_another_box(ask, filled):
     filled.record(run("qwen-h200@77777777", 300), who="ada", hardware={"gpus": ["H200"], "driver": "550.54"})
     done = ask("compare", "qwen-tp2", "qwen-h200")
