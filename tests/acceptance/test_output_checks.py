@@ -347,7 +347,7 @@ FAULTS = [
     ("abort-as-length", "O16", {"O16"}),
     ("wrong-kv", "O10", {"O10"}),
     # So few at once, and so long, that a slow client keeps them running together too.
-    ("bang+running=6 --ttft-ms 40", "O06", {"O06"}),
+    ("bang+running=3 --ttft-ms 60", "O06", {"O06"}),
     ("swap-requests", "O06", {"O06"}),
     ("mojibake", "O05", {"O04.model"}),
 ]
