@@ -75,9 +75,10 @@ _ALL: Final = (
         name="throughput",
         summary="fast enough for one user and for several, and not slower than what was live",
         catches=(
-            "A topology that is right and slow: floors per concurrency from the profile, and a non-inferiority test "
-            "against the baseline's own rounds. Without usage, with too few rounds or with a client that was itself "
-            "too slow the verdict is inconclusive, never a number."
+            "A topology that is right and slow, or fast for one user and not for sixteen: floors per concurrency from "
+            "the profile, a cliff in the candidate's own ladder, and a non-inferiority test against the baseline's "
+            "rounds. Without usage, with foreign load, a warm cache or a client that was itself too slow the verdict "
+            "is inconclusive, never a number."
         ),
         module="gates.throughput",
         settings_class="ThroughputSettings",

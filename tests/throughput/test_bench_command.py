@@ -1,0 +1,133 @@
+"""`cutover bench` as a person types it, against an emulated engine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.cli import main
+from launch.engines.emulator.hosted import hosted
+
+QUICK = ("--ttft-ms", "2", "--itl-ms", "1")
+PROFILE = """\
+gates:
+  - name: throughput
+    settings:
+      workloads:
+        - {{name: chat, prompt_tokens: 60, answer_tokens: 16}}
+        - {{name: long, prompt_tokens: 100000, answer_tokens: 16, concurrency: [1]}}
+      ladder: [{ladder}]
+      rounds: [1]
+      warmups: 1
+      requests_per_stream: 1
+      max_client_error: 1.0
+      max_core_share: 1.0
+"""
+
+
+Bench = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def bench(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("COLUMNS", "220")
+
+    def run(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["bench", *map(str, words), "--ledger-file", str(tmp_path / "ledger.sqlite")])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Callable[[str], Path]:
+    def write(ladder: str = "{concurrency: 1}, {concurrency: 2}") -> Path:
+        path = tmp_path / "p.yaml"
+        path.write_text(PROFILE.format(ladder=ladder))
+        return path
+
+    return write
+
+
+def test_table_bars_page_and_ledger(bench: Bench, profile: Any, tmp_path: Path) -> None:
+    page = tmp_path / "bench.html"
+    with hosted(*QUICK) as engine:
+        code, out, err = bench(engine.url, "--profile", profile(), "--plot", "--html", page, "--note", "first")
+    assert code == 0, err
+    assert re.search(r"^chat +2 +2 +1 +", out, re.MULTILINE)
+    assert "long c1: 100000 tokens of prompt and 16 of answer do not fit into the context" in out
+    assert "█" in out
+    assert "round 1 of 1" in err
+    html = page.read_text()
+    assert html.count("<svg") == 4
+    assert not re.search(r"<script|https?://(?!127\.0\.0\.1)|src=", html)
+    code = main(["ledger", "--ledger", str(tmp_path / "ledger.sqlite"), "--json"])
+    assert code == 0
+
+
+def test_the_json_answer_is_the_next_ones_baseline(bench: Bench, profile: Any, tmp_path: Path) -> None:
+    answer = tmp_path / "before.json"
+    with hosted(*QUICK) as engine:
+        code, out, _ = bench(engine.url, "--profile", profile(), "--json")
+        document = json.loads(out)
+        answer.write_text(out)
+        again, said, _ = bench(engine.url, "--profile", profile(), "--baseline", answer, "--json")
+    assert (code, document["schema"], document["verdict"]) == (0, 1, "pass")
+    assert {cell["workload"] for cell in document["measurements"]["run"]["cells"]} == {"chat", "long"}
+    # One round on each side decides nothing, and says so.
+    assert again == 11
+    assert "3 on each side are needed" in said
+
+
+def test_a_floor_that_is_missed_is_exit_code_10(bench: Bench, profile: Any) -> None:
+    with hosted(*QUICK) as engine:
+        code, out, _ = bench(engine.url, "--profile", profile("{concurrency: 1, min_decode_tok_per_s: 1000000}"))
+    assert code == 10
+    assert "floor 1e+06 tok/s" in out
+
+
+def test_flags_of_a_topology_are_kept_beside_the_numbers(bench: Bench, profile: Any, tmp_path: Path) -> None:
+    topology = tmp_path / "t.yaml"
+    topology.write_text(
+        "name: two\nserves: [emu]\nengine: vllm\nmodel: org/m\nflags: [--max-num-seqs, 3]\n"
+        "instances: {a: {gpus: 0}, b: {gpus: 0}}\n"
+    )
+    with hosted(*QUICK, "--dialect", "llamacpp") as engine:
+        code, out, err = bench(
+            engine.url, "--profile", profile(), "--topology", topology, "--concurrency", "1", "--json"
+        )
+    assert code == 0, out + err
+    engine_said = json.loads(out)["measurements"]["run"]["engine"]
+    assert (engine_said["topology"], engine_said["flags"]) == ("two", ["--max-num-seqs", "3"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "one of URL and --live"),
+        (("http://127.0.0.1:9", "--live"), 2, "one of URL and --live"),
+        (("http://127.0.0.1:9",), 2, "does not say on /v1/models"),
+        (("http://127.0.0.1:9", "--profile", "smoke"), 2, "has no gate throughput"),
+        (("http://127.0.0.1:9", "--profile", "uni_bnch"), 3, "did you mean 'uni_bench'?"),
+        (("http://127.0.0.1:9", "--concurrency", "1,many"), 2, "'many' is no rung"),
+        (("http://127.0.0.1:9", "--html", "/no/such/place/x.html"), 2, "does not exist"),
+        (("http://127.0.0.1:9", "--baseline", "/no/file"), 2, "cannot be read"),
+        (("localhost:8000", "--model", "m"), 2, "not an http or https URL"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(bench: Bench, words: tuple[str, ...], code: int, said: str) -> None:
+    done, _, err = bench(*words)
+    assert (done, said in err) == (code, True), err
+
+
+def test_an_endpoint_that_is_not_there_fails_with_a_sentence(bench: Bench, profile: Any) -> None:
+    code, out, _ = bench("http://127.0.0.1:9", "--model", "m", "--profile", profile())
+    assert code == 10
+    assert "connection refused" in out
