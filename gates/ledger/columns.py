@@ -22,11 +22,16 @@ from gates.throughput.records import AGGREGATE, DECODE, GAP, Figure
 
 @dataclass(frozen=True)
 class Column:
-    """One number of a row. `heading` for people, with its unit."""
+    """One number of a row. `heading` for people, with its unit, in two short lines."""
 
     key: str
     heading: str
     figure: Callable[[Row], Figure]
+
+    @property
+    def name(self) -> str:
+        """The heading in one line."""
+        return self.heading.replace("\n", " ")
 
 
 def _named(key: str, heading: str) -> Column:
@@ -34,12 +39,12 @@ def _named(key: str, heading: str) -> Column:
 
 
 COLUMNS: Final[tuple[Column, ...]] = (
-    Column(TTFT_COLD, "TTFT cold s", lambda row: time_to_first_token(row, TTFT_COLD)),
-    Column(TTFT_WARM, "TTFT warm s", lambda row: time_to_first_token(row, TTFT_WARM)),
-    _named(DECODE, "tok/s per user"),
-    _named(END_TO_END, "end to end"),
-    _named(AGGREGATE, "tok/s together"),
-    _named(TOKENS_PER_CHUNK, "tok/chunk"),
+    Column(TTFT_COLD, "TTFT\ncold s", lambda row: time_to_first_token(row, TTFT_COLD)),
+    Column(TTFT_WARM, "TTFT\nwarm s", lambda row: time_to_first_token(row, TTFT_WARM)),
+    _named(DECODE, "tok/s\neach"),
+    _named(END_TO_END, "end to\nend"),
+    _named(AGGREGATE, "tok/s\nall"),
+    _named(TOKENS_PER_CHUNK, "tok per\nchunk"),
 )
 METRICS: Final[Mapping[str, Column]] = {
     "decode": COLUMNS[2],

@@ -85,9 +85,10 @@ def comparison_drawn(comparison: Comparison) -> Iterator[RenderableType]:
     for metric in dict.fromkeys(change.metric for change in comparison.changes):
         yield Text()
         yield Text(_HEADINGS[metric], style="bold")
-        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+        table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
         for position, heading in enumerate(_COLUMNS):
-            table.add_column(heading, justify="left" if position in (0, 8) else "right", no_wrap=position == 0)
+            words = position in (0, 8)
+            table.add_column(heading, justify="left" if words else "right", no_wrap=not words, overflow="fold")
         for line, says in _lines(comparison, metric):
             table.add_row(*(Text(printable(cell)) for cell in line), Text(says, style=_STYLES.get(says, "dim")))
         yield table

@@ -43,7 +43,7 @@ def drawn_matrices(matrices: Sequence[Matrix], source: Source, left_out: int) ->
     """`left_out`: how many rows do not count and are in none of them."""
     for matrix in matrices:
         common, names = shared_words(matrix.configurations)
-        yield Text(printable(f"{title(source)}: {matrix.column.heading}, {matrix.workload}"), style="bold")
+        yield Text(printable(f"{title(source)}: {matrix.column.name}, {matrix.workload}"), style="bold")
         if common:
             yield Text(printable(common), style="dim")
         table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
@@ -80,11 +80,12 @@ def _drawn_group(group: Group) -> Iterator[RenderableType]:
     yield Text(printable(configuration_in_words(group.configuration)), style="bold")
     if group.configuration.flags:
         yield Text(printable(f"flags: {flags_in_words(group.configuration.flags)}"), style="dim")
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    # Numbers are never cut: on a narrow terminal the workload gives way.
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
     table.add_column("id", justify="right", no_wrap=True)
-    table.add_column("workload", no_wrap=True)
+    table.add_column("workload", overflow="fold")
     for heading in ("users", *(column.heading for column in COLUMNS), "n"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("date", no_wrap=True)
     for row in group.rows:
         cells = (

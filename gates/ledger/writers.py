@@ -45,7 +45,7 @@ def as_markdown(rows: Iterable[Row]) -> str:
             parts.append(f"### {escaped(configuration_in_words(group.configuration))}")
             if group.configuration.flags:
                 parts.append(f"flags: {_code(flags_in_words(group.configuration.flags))}")
-            headings = ["id", "workload", "users", *(c.heading for c in COLUMNS), "n", "rounds", "date", "remark"]
+            headings = ["id", "workload", "users", *(c.name for c in COLUMNS), "n", "rounds", "date", "remark"]
             parts.append(markdown_table(headings, [_line(row) for row in group.rows]))
     return "\n\n".join(parts) + "\n"
 
@@ -58,7 +58,7 @@ def matrices_as_markdown(matrices: Sequence[Matrix], source: Source) -> str:
         for name, cells in zip(names, matrix.cells, strict=True):
             values = (number(matrix.column.figure(row).value) if row else "" for row in cells)
             lines.append([escaped(name), *values])
-        parts.append(f"## {title(source)}: {matrix.column.heading}, {escaped(matrix.workload)}")
+        parts.append(f"## {title(source)}: {matrix.column.name}, {escaped(matrix.workload)}")
         parts += [escaped(common)] if common else []
         parts.append(markdown_table(["", *(f"c{concurrency}" for concurrency in matrix.concurrencies)], lines))
     return "\n\n".join(parts) + "\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sqlite3
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def test_the_table_has_a_line_per_cell_under_its_configuration(ask, filled):
         lines[2] == "qwen-tp2@1a2b3c4d · sglang 0.5.2 · qwen3.8-27b · KV fp8_e5m2 · 2× RTX 3090 · driver 550.54 · box1"
     )
     assert lines[3] == "flags: --tp-size 2"
-    assert lines[4].split("  ")[0] == "id"
+    assert lines[4].split() == ["TTFT", "TTFT", "tok/s", "end", "to", "tok/s", "tok", "per"]
+    assert lines[5].split()[:3] == ["id", "workload", "users"]
     row = next(line for line in lines if line.split()[:1] == ["2"])
     assert row.split() == ["2", "chat", "200→256", "4", "0.280", "–", "71.4", "–", "285.7", "1.70", "40", "2026-11-20"]
     assert "reference" not in done.out
@@ -109,6 +111,18 @@ def test_a_filter_that_nothing_fits_says_what_there_is(ask, filled):
     done = ask("ledger", "--topology", "qwen-tp8", "--workload", "chat")
     assert done.code == 0
     assert "fits --topology qwen-tp8 --workload chat; it has topology: qwen-tp2, qwen-tp4; release: " in done.out
+
+
+def test_numbers_are_whole_on_a_narrow_terminal(ask, filled, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in (("ledger",), ("compare", "qwen-tp2", "qwen-tp4")):
+        done = ask(*words)
+        tables = [line for line in done.out.splitlines() if "200→256" in line or "8000→256" in line]
+        assert tables
+        assert max(len(line) for line in tables) <= 80
+        assert not any(re.search(r"\d…", line) for line in tables)
+    row = next(line for line in ask("ledger").out.splitlines() if line.split()[:1] == ["2"])
+    assert {"71.4", "285.7", "0.280", "2026-11-20"} <= set(row.split())
 
 
 @pytest.mark.parametrize(
