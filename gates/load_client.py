@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import uvloop
 
 from gates.load.connection import Pool
-from gates.load.cost import ClientCost, SelfCheck, processes_for
+from gates.load.cost import ClientCost, SelfCheck, processes_after, processes_for
 from gates.load.fleet import Fleet
 from gates.load.lanes import Lane, Load, Window
 from gates.load.tape import Tape, WatchedTape
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gates.endpoint import Endpoint
     from gates.load.connection import Connection
 
-__all__ = ["ClientCost", "Load", "LoadClient", "SelfCheck", "processes_for", "run"]
+__all__ = ["ClientCost", "Load", "LoadClient", "SelfCheck", "processes_after", "processes_for", "run"]
 
 Result = TypeVar("Result")
 _PATH: Final = "/v1/chat/completions"
@@ -42,7 +42,8 @@ class LoadClient:
     """Warm connections to one endpoint. Use it inside `run`.
 
     `limit_bytes` bounds one answer as it comes over the wire. `processes` may be changed between calls of `streams`;
-    more than one when a core would saturate (`processes_for`, `ClientCost.limit`).
+    more than one when a core would saturate: from the rate that is expected (`processes_for`), or after a first cell
+    whose client was the limit (`processes_after`).
     """
 
     endpoint: Endpoint

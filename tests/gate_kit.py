@@ -36,6 +36,9 @@ class RawServer:
 
     def stop(self) -> None:
         self.closing.set()
+        # The waiting thread ends before its descriptor's number is free for somebody else's listener.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._listener.close()
 
     def _accept(self) -> None:

@@ -60,6 +60,17 @@ def processes_for(chunks_per_s: float, cores: int) -> int:
     return max(1, min(cores, math.ceil(chunks_per_s / CHUNKS_PER_S_PER_PROCESS)))
 
 
+def processes_after(cost: ClientCost, cores: int) -> int:
+    """How many for the same load after a cell that cost this: as many as it had, or more if a core was saturated.
+
+    Aims at half of what `ClientCost.limit` allows.
+    """
+    if cost.core_share <= MAX_CORE_SHARE:
+        return cost.processes
+    wanted = math.ceil(cost.processes * cost.core_share / (MAX_CORE_SHARE / 2))
+    return max(cost.processes, min(cores, wanted))
+
+
 class SelfCheck:
     """Measures the lateness of the client's own event loop and the share of a core that it used."""
 

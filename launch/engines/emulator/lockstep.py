@@ -18,4 +18,5 @@ class Lockstep:
         """The step after the one at `due_ns`."""
         if due_ns >= self._next_ns:
             self._next_ns = due_ns + gap_ns
-        return self._next_ns
+        # Where the engine is late, somebody who has just begun may be further on: nobody skips a step for that.
+        return min(self._next_ns, due_ns + gap_ns)
