@@ -16,6 +16,7 @@ from .session import session_of
 
 if TYPE_CHECKING:
     from gates.throughput.command import Benched, Plan
+    from launch.topology import Topology
 
     from .session import Session
 
@@ -130,23 +131,36 @@ def _of_live(session: Session, plan: Plan) -> Plan:
         raise UsageError("nothing is live, so there is nothing to bench: `cutover status`")
     attempts = seat["attempts"]
     page = f"http://127.0.0.1:{attempts[0]['port']}/metrics" if len(attempts) == 1 else None
-    name, _, digest = str(seat["release"]).partition("@")
+    from launch.topology import parse
+
+    from .options import release_path
+
+    release = session.client().get(release_path(seat["release"]))
+    known = _told_by(plan, parse(release["topology"], source=release["id"], rules=False))
     return replace(
-        plan,
+        known,
         model=plan.model or seat["serves"][0],
         metrics_url=plan.metrics_url or page,
-        about={"release": seat["release"], "topology": name, "digest": digest},
+        about={**known.about, "release": release["id"], "digest": release["digest"]},
     )
 
 
 def _of_topology(plan: Plan, file: Path) -> Plan:
     from launch.topology import load
 
-    topology = load(file)
+    return _told_by(plan, load(file))
+
+
+def _told_by(plan: Plan, topology: Topology) -> Plan:
+    """Flags, limits and capability, for what the endpoint does not say itself."""
+    from launch.engines.base import running_at_once
+
+    running = running_at_once(topology)
+    told = {} if running is None else {"max_running": running}
     return replace(
         plan,
         model=plan.model or (topology.serves[0] if len(topology.serves) == 1 else None),
-        capability={**topology.capability, **plan.capability},
+        capability={**told, **topology.capability, **plan.capability},
         flags=tuple(topology.flags),
         instances=len(topology.instances),
         engine=topology.engine,

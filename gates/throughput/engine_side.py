@@ -23,7 +23,10 @@ _PAGE_TIMEOUT_S: Final = 5.0
 _SETTLE_S: Final = 3.0
 """So long the engine may take to count what it has just finished."""
 _POLL_S: Final = 0.05
-_FOREIGN_TOKEN_SHARE: Final = 0.02
+_TOKEN_SHARE: Final = 0.02
+_PROBE_TOKENS_PER_S: Final = 10.0
+_PROBES_PER_S: Final = 1.0
+"""A daemon that asks for a few tokens every few seconds is no load; one slow user already generates more."""
 _LIMIT_FLAGS: Final = ("--max-num-seqs", "--max-running-requests", "--parallel", "-np")
 _CONTEXT_FLAGS: Final = ("--max-model-len", "--context-length", "--ctx-size", "-c")
 _KV_FLAGS: Final = ("--kv-cache-dtype", "--cache-type-k")
@@ -156,6 +159,7 @@ class EngineWatch:
     _before: Counters | None = None
     _accept_length: float | None = None
     _patient: bool = True
+    _opened_s: float = 0.0
 
     async def open(self, ends_at_s: float, *, abandoned: bool) -> None:
         """Read the counters before a round, once nothing runs any more; what does not leave is somebody else's, or one
@@ -168,6 +172,7 @@ class EngineWatch:
         while (busy := _busy(self._before)) and time.monotonic() < quiet_by_s:
             await asyncio.sleep(_POLL_S * 4)
             self._before = await _read(self.metrics_url)
+        self._opened_s = time.monotonic()
         if busy:
             whose = "of somebody else, or given up by us," if abandoned else "of somebody else"
             self.blame(f"foreign load: {busy:.0f} requests {whose} run on the engine")
@@ -182,6 +187,7 @@ class EngineWatch:
         before = self._before
         if self.metrics_url is None or before is None:
             return
+        span_s = time.monotonic() - self._opened_s
         settled_by_s = time.monotonic() + (_SETTLE_S if self._patient else 0.0)
         after = await _read(self.metrics_url)
         while after is not None and _short(before, after, tally) and time.monotonic() < settled_by_s:
@@ -192,7 +198,7 @@ class EngineWatch:
         # A page of one engine of several never counts all of ours: waiting for it once is enough.
         self._patient = self._patient and not _short(before, after, tally)
         self._add(before, after)
-        self.blame(_foreign(before, after, tally))
+        self.blame(foreign_load(before, after, tally, span_s))
 
     def figures(self) -> dict[str, Figure]:
         """Sums over the cell; only what the engine counts. `n`: requests that the cell sent."""
@@ -208,16 +214,16 @@ class EngineWatch:
         return known
 
     @property
-    def reconciled(self) -> str | None:
-        """A sentence when the two counts disagree without somebody else being there; None when they agree."""
-        finished = self._sums.get("finished")
+    def beyond(self) -> float:
+        """Requests that the engine finished and we did not send: too small to be a load where nobody is blamed."""
         sent = self.tally.counted + self.tally.failed
-        if finished is None or self.tally.counted <= finished <= sent:
-            return None
-        return (
-            f"{sent} requests were sent and {self.tally.counted} answered, but the engine's page counts {finished:.0f} "
-            "finished (is it the page of one engine of several?)"
-        )
+        return max(0.0, self._sums.get("finished", 0.0) - sent)
+
+    @property
+    def missing(self) -> float:
+        """Requests that were answered and that the engine's page does not count."""
+        finished = self._sums.get("finished")
+        return 0.0 if finished is None else max(0.0, self.tally.counted - finished)
 
     def _add(self, before: Counters, after: Counters) -> None:
         for name in ("finished", "aborted", "preemptions", "cache_hits", "prompt_tokens", "generation_tokens"):
@@ -240,24 +246,36 @@ def _busy(counters: Counters | None) -> float:
 
 
 def _short(before: Counters, after: Counters, tally: Tally) -> bool:
-    """The engine has not counted yet what we saw end."""
-    if before.finished is not None and after.finished is not None:
-        return after.finished - before.finished < tally.counted
-    return _busy(after) > 0
+    """The engine has not counted yet what we saw end, or something still runs: a probe ends within a moment."""
+    uncounted = before.finished is not None and _grown(before.finished, after.finished) < tally.counted
+    return uncounted or (_busy(after) > 0 and not tally.failed)
 
 
-def _foreign(before: Counters, after: Counters, tally: Tally) -> str | None:
+def foreign_load(before: Counters, after: Counters, tally: Tally, span_s: float) -> str | None:
+    """What the engine did for others between two readings, `span_s` apart, when that was more than health probes."""
     if _busy(after) and not tally.failed:
         return f"foreign load: {_busy(after):.0f} requests run on the engine after ours have all ended"
-    if before.finished is not None and after.finished is not None:
-        extra = after.finished - before.finished - tally.counted - tally.failed
-        return f"foreign load: the engine finished {extra:.0f} requests more than we sent" if extra > 0 else None
-    if before.generation_tokens is None or after.generation_tokens is None or tally.failed:
-        return None
-    extra = after.generation_tokens - before.generation_tokens - tally.tokens
-    if extra <= _FOREIGN_TOKEN_SHARE * tally.tokens:
-        return None
-    return f"foreign load: the engine generated {extra:.0f} tokens more than came to us"
+    beyond = _grown(before.finished, after.finished) - tally.counted - tally.failed
+    if tally.failed:
+        # What the failed ones cost nobody knows; how many there were is known.
+        return _of_requests(beyond) if beyond > _PROBES_PER_S * span_s else None
+    generated = _grown(before.generation_tokens, after.generation_tokens) - tally.tokens
+    read = _grown(before.prompt_tokens, after.prompt_tokens) - tally.prompt_tokens
+    if generated > max(_TOKEN_SHARE * tally.tokens, _PROBE_TOKENS_PER_S * span_s):
+        return f"foreign load: the engine generated {generated:.0f} tokens more than came to us"
+    if read > max(_TOKEN_SHARE * tally.prompt_tokens, 10 * _PROBE_TOKENS_PER_S * span_s):
+        return f"foreign load: the engine read {read:.0f} tokens of prompts more than ours"
+    counted_tokens = None not in (before.generation_tokens, after.generation_tokens)
+    return _of_requests(beyond) if beyond > 0 and not counted_tokens else None
+
+
+def _of_requests(beyond: float) -> str:
+    return f"foreign load: the engine finished {beyond:.0f} requests more than we sent"
+
+
+def _grown(before: float | None, after: float | None) -> float:
+    """By how much a counter grew; 0 where it is not counted."""
+    return after - before if before is not None and after is not None else 0.0
 
 
 def _object(body: bytes) -> Mapping[str, Any]:

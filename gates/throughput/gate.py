@@ -135,7 +135,7 @@ def _judge_cell(trial: Trial, settings: ThroughputSettings, seen: CellRun, cell:
         rule=_WHOLE,
         exchanges=seen.shown[:1],
         measurements=cell_numbers(cell),
-        warn=seen.watch.reconciled is not None,
+        warn=seen.watch.missing > 0,
     )
     client = ClientError(seen.client_error, seen.cost.lag_p99_s)
     for limit, check_id in _limits(settings, cell, run_):
@@ -144,7 +144,12 @@ def _judge_cell(trial: Trial, settings: ThroughputSettings, seen: CellRun, cell:
 
 
 def _odd_counts(seen: CellRun) -> str:
-    return f"; {seen.watch.reconciled}" if seen.watch.reconciled else ""
+    """What the engine's count has to say about ours, where the two differ."""
+    if seen.watch.missing:
+        return f"; the engine's page counts {seen.watch.missing:.0f} fewer (is it the page of one engine of several?)"
+    if seen.watch.beyond:
+        return f"; the engine finished {seen.watch.beyond:.0f} more, of hardly any tokens: somebody's health probes"
+    return ""
 
 
 def _limits(settings: ThroughputSettings, cell: Cell, run_: Run) -> list[tuple[Limit, str]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gates.counters import Counters
 from gates.throughput.bench import clock_note
 from gates.throughput.device_side import is_local, open_devices
-from gates.throughput.engine_side import EngineFacts, facts_of_flags
+from gates.throughput.engine_side import EngineFacts, Tally, facts_of_flags, foreign_load
 from gates.wire import parse_endpoint
 
 HERE = parse_endpoint("http://127.0.0.1:1")
@@ -147,6 +149,36 @@ def test_without_a_driver_there_is_a_sentence() -> None:
             raise RuntimeError("Shared Library Not Found")
 
     assert open_devices(HERE, NoDriver()).absent == "NVML is not here: Shared Library Not Found"
+
+
+BEFORE = Counters(finished=10, generation_tokens=1000, prompt_tokens=5000, running=0, waiting=0)
+OURS = Tally(counted=8, tokens=800, prompt_tokens=1600)
+
+
+@pytest.mark.parametrize(
+    ("more", "failed", "said"),
+    [
+        ({}, 0, None),
+        ({"finished": 2, "generation_tokens": 16, "prompt_tokens": 60}, 0, None),
+        ({"finished": 1, "generation_tokens": 300}, 0, "generated 300 tokens more"),
+        ({"finished": 1, "prompt_tokens": 9000}, 0, "read 9000 tokens of prompts more"),
+        ({"running": 1}, 0, "1 requests run on the engine after ours"),
+        ({"finished": 30}, 2, "finished 28 requests more"),
+        ({"finished": 3}, 2, None),
+    ],
+)
+def test_a_probe_is_no_load_and_a_user_is(more: dict[str, float], failed: int, said: str | None) -> None:
+    ours = replace(OURS, failed=failed)
+    grown = {"finished": 8, "generation_tokens": 800, "prompt_tokens": 1600, "running": 0, "waiting": 0}
+    after = Counters(**{name: (getattr(BEFORE, name) or 0) + grown[name] + more.get(name, 0) for name in grown})
+    found = foreign_load(BEFORE, after, ours, 5.0)
+    assert (found is None) if said is None else (said in (found or ""))
+
+
+def test_an_engine_that_counts_no_tokens_still_counts_requests() -> None:
+    found = foreign_load(Counters(finished=10), Counters(finished=19), OURS, 5.0)
+    assert "finished 1 requests more" in (found or "")
+    assert foreign_load(Counters(), Counters(), OURS, 5.0) is None
 
 
 def test_a_clock_that_was_set_is_said() -> None:
