@@ -79,7 +79,7 @@ def planned(measures: tuple[str, ...], seeds: Mapping[str, int], first_seed: int
     chosen = [mutant for mutant in mutants() if not only or mutant.fault in only]
     rows: list[tuple[str, str, str, tuple[str, ...], tuple[str, ...]]] = []
     rows += [("full", m.fault, "vllm", (m.spelled(),), ()) for m in chosen]
-    rows += [("fraction", m.fault, "vllm", (m.spelled(SHARE),), ()) for m in chosen if m.wire]
+    rows += [("fraction", m.fault, "vllm", (m.spelled(SHARE),), ()) for m in chosen if m.wire and not m.harmless]
     if not only:
         rows += [("healthy", dialect, dialect, (), ()) for dialect in DIALECTS]
         rows += [("model", model.name, "vllm", (), model.flags) for model in MODELS]

@@ -101,7 +101,7 @@ def _fault(mutant: Mutant, full: list[Done], fraction: list[Done]) -> str:
     late = [one.outcome for one in fraction if one.outcome.blocked]
     return (
         f"| `{mutant.fault}` | {_share(full)} | {right} | {shown} | {_requests(blocked)} "
-        f"| {_share(fraction) if mutant.wire else '–'} | {_requests(late)} |"
+        f"| {_share(fraction) if mutant.wire and not mutant.harmless else '–'} | {_requests(late)} |"
     )
 
 

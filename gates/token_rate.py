@@ -146,19 +146,10 @@ def _least_squares(
     rows: Sequence[Sequence[float]], wanted: Sequence[float], weights: Sequence[float]
 ) -> tuple[float, ...]:
     """Weighted, by the normal equations; a little ridge keeps amounts that never vary (no call at all) harmless."""
-    size = len(rows[0])
-    table = [[0.0] * (size + 1) for _ in range(size)]
-    for row, target, weight in zip(rows, wanted, weights, strict=True):
-        if weight == 0:
-            continue
-        for i in range(size):
-            if row[i] == 0:
-                continue
-            scaled, into = weight * row[i], table[i]
-            for j in range(size):
-                into[j] += scaled * row[j]
-            into[size] += scaled * target
-    for i in range(size):
+    columns = [*zip(*rows, strict=True), wanted]
+    weighted = [[*map(mul, weights, column)] for column in columns[:-1]]
+    table = [[_sum(scaled, column) for column in columns] for scaled in weighted]
+    for i in range(len(table)):
         table[i][i] += 1e-6 * (table[i][i] + 1)
     return _solved(table)
 

@@ -87,7 +87,7 @@ class Engine:
         `refusal` is raised for a prompt that is too long, unless a fault lets the engine take it.
         """
         self.accepted += 1
-        faults = self._plan.strike(self._situation(asked))
+        faults = self._plan.strike(self._situation(asked)) if self.settings.faults else {}
         self.counters.struck.update(faults.keys())
         self._crash_if_due()
         if refusal is not None:

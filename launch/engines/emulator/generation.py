@@ -49,6 +49,7 @@ class Generation:
         self._connection = connection
         self._wire = wire
         self._struck = struck
+        self._breaks = [setting for name in _BREAKS_OFF if (setting := struck.get(name))]
         self._truth = truth
         self._voices = [Voice(n, self._spoken(n), asked, wire) for n in range(asked.choices)]
         self._group_tokens = 0
@@ -160,7 +161,7 @@ class Generation:
 
     def _prepare_more(self) -> None:
         """Several chunks that are due in the same instant leave in one write, as from any server that falls behind."""
-        if not self.asked.streamed or self._truth is not None or any(name in self._struck for name in _BREAKS_OFF):
+        if not self.asked.streamed or self._truth is not None or self._breaks:
             return
         frames = [self._frame]
         while self._finish is None and len(frames) < _AT_ONCE:
@@ -172,7 +173,7 @@ class Generation:
     def _streamed_frame(self, groups: list[tuple[Voice, list[Piece]]]) -> bytes:
         usage = self._usage() if self.asked.continuous_usage else None
         frame = b"".join(self._wire.events(group, voice.choice, usage) for voice, group in groups)
-        if any(name in self._struck for name in _BREAKS_OFF):
+        if self._breaks:
             return frame
         for voice, _ in groups:
             if voice.finish is not None:
@@ -193,8 +194,7 @@ class Generation:
 
     def _broken_off(self) -> bool:
         """Whether a fault ends it here, after so many chunks or where it would have ended well."""
-        struck = [setting for name in _BREAKS_OFF if (setting := self._struck.get(name))]
-        due = [s.fault.name for s in struck if self._chunks >= s.values[0] or self._finish is not None]
+        due = [s.fault.name for s in self._breaks if self._chunks >= s.values[0] or self._finish is not None]
         if "err-in-stream" in due:
             self.fail()
         elif "stream-cut" in due:
@@ -224,6 +224,8 @@ class Generation:
 
     def _slowness(self) -> float:
         """By how much the faults stretch times right now."""
+        if not self._struck:
+            return 1.0
         factor = 0.5 if "garbage" in self._struck else 1.0
         if setting := self._struck.get("slow"):
             factor *= setting.values[0]

@@ -39,6 +39,9 @@ class Struck:
             if setting.fault.reads is not None and asked.chat:
                 self.asked = self.asked.reading(setting.fault.reads(self.asked.segments))
 
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
     def __contains__(self, name: str) -> bool:
         return name in self._faults
 
