@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _PAUSE_S: Final = 0.1
 """After a failure: a server that refuses is not to be hammered."""
 _MAX_FAILURES: Final = 3
+_TIMER_S: Final = 0.01
+"""So much too early may a timer be: the end of time is not to be taken for time left."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Window:
             mib = self.max_held_bytes / 1024 / 1024
             self.stopped = self.stopped or f"the client holds {mib:g} MiB of answers; measure in shorter rounds"
             return False
-        return time.monotonic() < min(self.send_until_s, self.deadline_s)
+        return time.monotonic() < min(self.send_until_s, self.deadline_s - _TIMER_S)
 
 
 class Lane:

@@ -298,7 +298,7 @@ def test_the_end_of_time_ends_everything(raw_server: Start) -> None:
     assert accounted(load, 2, 9)
     # "port": a box too slow to connect in that time.
     assert all(e.failure is not None and e.failure.layer in ("timeout", "port") for e in load.exchanges)
-    assert load.unsent == 16
+    assert load.unsent == 16  # a stream whose request ran into the end sends no other
 
 
 def test_what_runs_when_the_time_to_send_is_over_is_awaited(raw_server: Start) -> None:
