@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gates.acceptance import arithmetic
 from gates.acceptance.check import Check, Overall, Sample, Skip, Tier, needs
-from gates.acceptance.prompts import RefusedError, count, count_if_accepted
+from gates.acceptance.prompts import RefusedError, count, count_if_accepted, one_token, parting, rendered
 from gates.acceptance.survey import Surveyed, failed, keep, passed
 from gates.replyparts import REASONING_FIELDS
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _KEPT: Final = "F08h"
 _VECTOR: Final = "F08l"
 _SHOWN: Final = 6
+_FIXED: Final = Sample(_VECTOR, 0, "fixed", streamed=False, greedy=True)
+
+Conversation = tuple[Any, Any, "Mapping[str, Any]"]
+"""Messages, tools on offer, further keys of the request."""
 
 
 async def reasoning_lengths(asker: Asker, sample: Sample) -> dict[str, int | None]:
@@ -68,14 +72,12 @@ def _thinks(capability: Capability) -> str | None:
     return "the capability of this topology does not say that the model thinks"
 
 
-async def measure(asker: Asker) -> dict[str, int]:
-    """Prompt tokens of a fixed set of conversations, the same texts in every run. Raises `RefusedError`."""
-    sample = Sample(_VECTOR, 0, "fixed", streamed=False, greedy=True)
+def _conversations(capability: Capability) -> dict[str, Conversation]:
+    """What is counted, the same texts in every run."""
     first = {"role": "user", "content": "What is the weather in Lisbon, and what time is it there?"}
     long = arithmetic.words(arithmetic.MANY_WORDS)
     told = f"Clear, 48.37 degrees, {arithmetic.words(40)}."
-    capability = asker.capability
-    conversations: dict[str, tuple[Any, Any, Mapping[str, Any]]] = {
+    conversations: dict[str, Conversation] = {
         "question": ([first], arithmetic.TOOLS, {}),
         "no tools": ([first], (), {}),
         "system": ([{"role": "system", "content": "Be brief."}, first], arithmetic.TOOLS, {}),
@@ -96,10 +98,27 @@ async def measure(asker: Asker) -> dict[str, int]:
     if capability.thinking == "switch":
         conversations["thinking on"] = ([first], arithmetic.TOOLS, capability.thinking_on)
         conversations["thinking off"] = ([first], arithmetic.TOOLS, capability.thinking_off)
+    return conversations
+
+
+async def measure(asker: Asker) -> dict[str, int]:
+    """Prompt tokens of a fixed set of conversations. Raises `RefusedError`."""
     return {
-        name: await count(asker, sample, messages, tools, **keys)
-        for name, (messages, tools, keys) in conversations.items()
+        name: await count(asker, _FIXED, messages, tools, **keys)
+        for name, (messages, tools, keys) in _conversations(asker.capability).items()
     }
+
+
+async def _parting(asker: Asker, live: Asker | None, name: str) -> str:
+    """Where the prompt of this conversation leaves production's, when both engines show theirs."""
+    if live is None:
+        return ""
+    messages, tools, keys = _conversations(asker.capability)[name]
+    prompts = [await rendered(each, one_token(each, _FIXED, messages, tools, **keys)) for each in (asker, live)]
+    if prompts[0] is None or prompts[1] is None or prompts[0] == prompts[1]:
+        return ""
+    mine, theirs = parting(prompts[0], prompts[1])
+    return f"; in the first of them the prompt goes on with {mine!r} here, with {theirs!r} on production"
 
 
 async def _same_as_production(asker: Asker, around: Surroundings) -> Surveyed:
@@ -113,17 +132,15 @@ async def _same_as_production(asker: Asker, around: Surroundings) -> Surveyed:
     if not isinstance(theirs, dict):
         keep(asker, _VECTOR, prompt_tokens=mine)
         raise Skip("nothing to compare with; the lengths are recorded for the next run")
-    differing = [
-        f"{name}: {tokens} here, {theirs[name]} on production"
-        for name, tokens in mine.items()
-        if name in theirs and theirs[name] != tokens
-    ]
+    names = [name for name, tokens in mine.items() if name in theirs and theirs[name] != tokens]
+    differing = [f"{name}: {mine[name]} here, {theirs[name]} on production" for name in names]
     if not differing:
         return passed(f"{len(mine)} prompts count as many tokens as on production", prompt_tokens=mine)
     more = f" (and {len(differing) - _SHOWN} more)" if len(differing) > _SHOWN else ""
-    said = f"{len(differing)} of {len(mine)} prompts count other numbers of tokens: "
+    said = f"{len(differing)} of {len(mine)} prompts count other numbers of tokens: {'; '.join(differing[:_SHOWN])}"
+    said += more + await _parting(asker, around.live, names[0])
     evidence = [answer.exchange for answer in asker.by_sample[_VECTOR, 0]][:_SHOWN]
-    return failed(said + "; ".join(differing[:_SHOWN]) + more, *evidence, prompt_tokens=mine, production=theirs)
+    return failed(said, *evidence, prompt_tokens=mine, production=theirs)
 
 
 CHECKS: Final[tuple[Check, ...]] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gates.reply import read_reply
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
     from gates.acceptance.check import Sample
     from gates.wire import Exchange
+
+_BEFORE: Final = 20
+_AFTER: Final = 40
+"""Characters of two prompts that are shown around the place where they part."""
 
 
 class RefusedError(Exception):
@@ -70,7 +74,10 @@ def one_token(
 
 
 async def rendered(asker: Asker, body: Mapping[str, Any]) -> str | None:
-    """The prompt as text, from an engine that shows it: vLLM's tokenizer routes or llama.cpp's; None from others."""
+    """The prompt as text, from an engine that shows it: the tokenizer routes of vLLM and SGLang, or llama.cpp's.
+
+    None from others.
+    """
     shown = {key: body[key] for key in ("model", "messages", "tools", "chat_template_kwargs") if key in body}
     prompt = _field(await asker.raw("POST", "/apply-template", shown), "prompt")
     if isinstance(prompt, str):
@@ -78,8 +85,20 @@ async def rendered(asker: Asker, body: Mapping[str, Any]) -> str | None:
     tokens = _field(await asker.raw("POST", "/tokenize", shown), "tokens")
     if not isinstance(tokens, list) or not tokens:
         return None
-    back = _field(await asker.raw("POST", "/detokenize", {"model": body.get("model"), "tokens": tokens}), "prompt")
-    return back if isinstance(back, str) else None
+    # SGLang leaves the template's own markers out unless told otherwise, and calls the prompt a text.
+    asked = {"model": body.get("model"), "tokens": tokens, "skip_special_tokens": False}
+    exchange = await asker.raw("POST", "/detokenize", asked)
+    return next((back for key in ("prompt", "text") if isinstance(back := _field(exchange, key), str)), None)
+
+
+def parting(mine: str, theirs: str) -> tuple[str, str]:
+    """How two prompts go on where they part, each after a little of what they share."""
+    at = next((i for i, pair in enumerate(zip(mine, theirs, strict=False)) if pair[0] != pair[1]), len(mine))
+    return _excerpt(mine, at), _excerpt(theirs, at)
+
+
+def _excerpt(text: str, at: int) -> str:
+    return text[max(0, at - _BEFORE) : at + _AFTER]
 
 
 def _field(exchange: Exchange, key: str) -> Any:

@@ -75,8 +75,9 @@ class Template(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, render: Render) -> None:
+    def __init__(self, render: Render, *, as_text: bool = True) -> None:
         self.render = render
+        self.as_text = as_text
         super().__init__(("127.0.0.1", 0), _Counting)
         Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
@@ -91,8 +92,15 @@ class _Counting(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path.endswith("/apply-template"):
+        if self.server.as_text and self.path.endswith("/apply-template"):
             self._send(200, {"prompt": self.server.render(body)})
+            return
+        if not self.server.as_text and self.path.endswith("/tokenize"):
+            self._send(200, {"tokens": list(self.server.render(body).encode())})
+            return
+        if not self.server.as_text and self.path.endswith("/detokenize"):
+            assert body["skip_special_tokens"] is False
+            self._send(200, {"text": bytes(body["tokens"]).decode()})
             return
         if not self.path.endswith("/chat/completions"):
             self._send(404, {"error": {"message": "no such route"}})
@@ -193,3 +201,22 @@ def test_another_tokeniser_than_production_is_shown_number_by_number(judge: Judg
         live_endpoint=engines(*FAST, "--dialect", "sglang", "--keeps-reasoning"),
     )
     assert verdicts(live)["F08l"] == "pass"
+
+
+def test_where_a_prompt_leaves_productions_is_shown(judge: Judge) -> None:
+    """The field that SGLang 0.5.23 writes into every tool of a template that prints tools as they come."""
+
+    def more(body: dict[str, Any]) -> str:
+        tools = [tool | {"defer_loading": None} for tool in body.get("tools") or ()]
+        return rendering()(body | ({"tools": tools} if tools else {}))
+
+    live, candidate = Template(rendering()), Template(more, as_text=False)
+    try:
+        verdict = judge("acceptance", candidate.url, profile=PROFILE, live_endpoint=live.url)
+    finally:
+        for server in (live, candidate):
+            server.shutdown()
+            server.server_close()
+    assert blocking(verdict) == {"F08l"}
+    assert "no tools: " not in verdict.sentence
+    assert '"defer_loading": null' in verdict.sentence
