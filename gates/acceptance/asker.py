@@ -152,6 +152,18 @@ class Asker:
         await self._count_silence(sample, answer)
         return answer
 
+    def recall(self, sample: Sample, check: str, number: int | None = None) -> Answer | None:
+        """The first answer that the check `check` got to its try of this number, or of the same one as `sample`.
+
+        None where there is none, or where this try has looked at it: whoever tries again wants a new answer.
+        """
+        theirs = self.by_sample.get((check, sample.number if number is None else number))
+        mine = self.by_sample[sample.check, sample.number]
+        if not theirs or mine or sample.salt:
+            return None
+        mine.append(theirs[0])
+        return theirs[0]
+
     async def raw(
         self,
         method: str,

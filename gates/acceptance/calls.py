@@ -145,6 +145,11 @@ async def single(asker: Asker, sample: Sample) -> str | None:
     return one_call_problem(answer, [WEATHER], "get_weather", {"city": city})
 
 
+def single_city(sample: Sample) -> str:
+    """The city that `single` asks for in this try."""
+    return sample.rng().choice(CITIES)
+
+
 async def _foreign(asker: Asker, sample: Sample) -> str | None:
     city = sample.rng().choice(CITIES)
     asked = _FOREIGN_WORDINGS[sample.variant % len(_FOREIGN_WORDINGS)]

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from gates.acceptance import lookups
 from gates.acceptance.asker import result, user
 from gates.acceptance.calls import one_call_problem
-from gates.acceptance.check import B80, Behaviour, Check, Deterministic, Sample, needs
+from gates.acceptance.check import B80, Check, Deterministic, Sample, needs
 from gates.acceptance.tools import RECORD, code, record_id
 from gates.acceptance.turns import STATUS_TOKENS, status_problem, told_problem
 from gates.reply import REASONING_FIELDS
-from gates.statistics import FixedPlan
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
 
 ROUNDS: Final = 4
-_PLAN: Final = FixedPlan(n=16, allowed=3)
 
 
 async def _chain(asker: Asker, sample: Sample) -> str | None:
@@ -88,7 +86,7 @@ CHECKS: Final = (
         asks="Four records, each of which names the next one; then the codes of the first and the last.",
         holds="four right calls, one after the other, then both codes in the answer",
         catches="histories that are cut or mixed up as they grow, parsers that fail after several rounds",
-        rule=Behaviour(_PLAN),
+        rule=B80,
         attempt=_chain,
         needs=needs(tools=True),
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gates import markers
 from gates.acceptance.asker import result, user
 from gates.acceptance.calls import no_calls_problem, shape_problem
-from gates.acceptance.check import EXPOSED, Behaviour, Check, Deterministic, Relative, Skip, needs
+from gates.acceptance.check import Behaviour, Check, Deterministic, Relative, Skip, needs
 from gates.acceptance.parallel import several_cities
 from gates.acceptance.questions import CHIT_CHAT, GENERAL, tempting
 from gates.acceptance.tools import CITIES, CLOCK, RECORD, WEATHER, named, temperature
@@ -72,7 +72,7 @@ async def _none(asker: Asker, sample: Sample) -> str | None:
 
 async def _none_answered(asker: Asker, sample: Sample) -> str | None:
     """J13n: and something is said."""
-    answer = await _forbidden(asker, sample)
+    answer = asker.recall(sample, "J13") or await _forbidden(asker, sample)
     return forbidden_problem(answer) or spoken_problem(answer)
 
 
@@ -169,7 +169,7 @@ CHECKS: Final = (
         asks="Questions with and without need of a tool, and small talk, with `tool_choice: required`.",
         holds="one call at least, each of them valid, and an end before max_tokens",
         catches="`required` that is silently ignored, grammars that crash, hang or never end",
-        rule=Deterministic(24),
+        rule=Deterministic(15),
         attempt=_required,
         needs=needs(tools=True, required=True),
     ),
@@ -179,7 +179,7 @@ CHECKS: Final = (
         asks="Questions that suit one tool, while `tool_choice` names another.",
         holds="that function and no other, valid arguments, the finish_reason of the capability",
         catches="a named choice that is ignored, calls that arrive as text in the content",
-        rule=Deterministic(24),
+        rule=Deterministic(12),
         attempt=_named,
         needs=needs(tools=True, named=True),
     ),
@@ -189,19 +189,20 @@ CHECKS: Final = (
         asks="Questions that beg for a tool, with `tool_choice: none`.",
         holds="no call, no text of a call in the content, no finish_reason tool_calls",
         catches="`none` that is ignored, tool text that nobody parses",
-        rule=Deterministic(EXPOSED),
+        rule=Deterministic(12),
         attempt=_none,
         needs=needs(tools=True),
     ),
     Check(
         id="J13n",
         name="an answer where calls are forbidden",
-        asks="The questions of J13.",
+        asks="Nothing where J13 has asked: looks at its answers.",
         holds="something is said, and it ends with stop",
         catches="tool-shaped text that is parsed and thrown away, so that nothing is left",
         rule=Behaviour(FixedPlan(12, 1)),
         attempt=_none_answered,
         needs=needs(tools=True),
+        looks_back=True,
     ),
     Check(
         id="J14",
@@ -209,18 +210,18 @@ CHECKS: Final = (
         asks="The weather of several cities, with `parallel_tool_calls: false`.",
         holds="one call at most (SGLang, which may leave it out: shown as skipped)",
         catches="`parallel_tool_calls` that is ignored",
-        rule=Deterministic(EXPOSED),
+        rule=Deterministic(12),
         attempt=_one_at_most,
         needs=needs(tools=True, parallel_calls=True),
     ),
     Check(
         id="J15",
         name="no call is needed",
-        asks=f"{len(GENERAL)} general questions, three times each, with tools on offer that do not help.",
+        asks=f"{len(GENERAL)} general questions, twice each, with tools on offer that do not help.",
         holds="no call, and an answer in words",
         catches="models that call whatever is there, which templates and quantisation bring about",
-        # Fewer than 85 of 96: so do .3 % of models that are right in 95 %, and 98 % of those that are right in 80 %.
-        rule=Relative(3 * len(GENERAL), margin=0.15, floor=0.88),
+        # Fewer than 56 of 64: so do .6 % of models that are right in 95 %, and 92 % of those that are right in 80 %.
+        rule=Relative(2 * len(GENERAL), margin=0.15, floor=0.87),
         attempt=_needless,
         needs=needs(tools=True),
     ),

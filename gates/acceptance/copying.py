@@ -167,6 +167,10 @@ async def _unicode(asker: Asker, sample: Sample) -> str | None:
 
 
 async def _encoding(asker: Asker, sample: Sample) -> str | None:
+    """What J04 was answered is looked at first, then more is asked."""
+    known = asker.recall(sample, "J04")
+    if known is not None:
+        return encoding_problem(saved(known, "")[0], _alphabet(sample.asked(check="J04", variant=sample.number)))
     asked = _alphabet(sample)
     text, _ = await _copied(asker, sample, asked)
     return encoding_problem(text, asked)
@@ -268,12 +272,13 @@ CHECKS: Final = (
     Check(
         id="J04e",
         name="encoding of copies",
-        asks="Texts as in J04.",
+        asks="Texts as in J04: looks at the answers that J04 got, and asks for more.",
         holds="no escapes as text, no mojibake, no replacement character; a wrong copy alone does not count",
         catches="arguments that are escaped twice or decoded as something else",
         rule=Deterministic(EXPOSED),
         attempt=_encoding,
         needs=_TOOLS,
+        looks_back=True,
     ),
     Check(
         id="J05",

@@ -171,7 +171,8 @@ def too_slow(done: Mapping[int, Level], concurrency: int, kinds: int, left_s: fl
 
 def _count(concurrency: int, kinds: int) -> int:
     """How many questions a level has: every kind equally often."""
-    count = max(FEWEST, 2 * concurrency)
+    # A quarter more than run at once: those that end first make room for the others.
+    count = max(FEWEST, concurrency * 5 // 4)
     return count + -count % kinds
 
 

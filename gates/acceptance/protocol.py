@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from gates.acceptance import client_abort, contract_difference, equality, negative, truncation
-from gates.acceptance.check import B90, Check, Deterministic, Sample, Skip, Tier, needs
+from gates.acceptance.check import Behaviour, Check, Deterministic, Sample, Skip, Tier, needs
 from gates.acceptance.plain import any_problem, judged, refused, unthinking
 from gates.acceptance.tools import CITIES, WEATHER
 from gates.callrules import not_an_object
 from gates.endpoint import model_names
+from gates.statistics import FixedPlan
 from gates.text import folded
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         asks="A line to be copied that holds a stop string in its middle.",
         holds="the words before the stop string are in the content",
         catches="stop strings that match too early and take the answer with them",
-        rule=B90,
+        rule=Behaviour(FixedPlan(12, 1)),
         attempt=_keeps,
         thinking=(None,),
     ),

@@ -45,10 +45,10 @@ CHECKS: Final = (
     Check(
         id="O05",
         name="greedy repeats",
-        asks=f"Eight small questions with temperature 0, each {REPEATS} times.",
+        asks=f"Four small questions with temperature 0, each {REPEATS} times.",
         holds="the answer is the same every time",
         catches="an engine whose results depend on batching or chance; shown only, since no engine promises otherwise",
-        rule=Report(8),
+        rule=Report(4),
         attempt=_repeat,
     ),
     Check(

@@ -204,5 +204,7 @@ CHECKS: Final = (
         rule=Deterministic(EXPOSED),
         attempt=_structured,
         needs=needs(json_schema=True),
+        # Where JSON gets lost between a thought and a grammar, a thought has to be there.
+        thinking=(True, True, False),
     ),
 )

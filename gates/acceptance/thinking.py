@@ -10,7 +10,7 @@ import jsonschema
 from gates import markers
 from gates.acceptance import answers, lookups
 from gates.acceptance.asker import user
-from gates.acceptance.calls import call_problem, one_call_problem
+from gates.acceptance.calls import call_problem, one_call_problem, single_city
 from gates.acceptance.check import B90, Check, Deterministic, Relative, Sample, Tier, needs
 from gates.acceptance.problems import explanation, problem
 from gates.acceptance.structured import as_format, content_problem
@@ -115,18 +115,27 @@ async def _weather(asker: Asker, sample: Sample) -> tuple[Answer, str]:
     return await asker.chat(sample, asked, tools=[WEATHER]), city
 
 
+async def _weather_once(asker: Asker, sample: Sample) -> tuple[Answer, str]:
+    """J01 has asked the same with the switch in both positions: its answers first, then new ones."""
+    if asker.capability.thinking != "switch":
+        return await _weather(asker, sample)
+    # Two tries with thinking on, two with thinking off, as `Check.sample` counts them.
+    number = sample.number // 2 * 4 + sample.number % 2 + (0 if sample.thinking else 2)
+    known = asker.recall(sample, "J01", number)
+    return (known, single_city(sample.asked(check="J01", variant=number))) if known else await _weather(asker, sample)
+
+
 async def _tools_on(asker: Asker, sample: Sample) -> str | None:
-    answer, city = await _weather(asker, sample)
+    answer, city = await _weather_once(asker, sample)
     return one_call_problem(answer, [WEATHER], "get_weather", {"city": city}) or delimiter_problem(answer)
 
 
 async def _tools_thought(asker: Asker, sample: Sample) -> str | None:
-    answer, _ = await _weather(asker, sample)
-    return no_thought_problem(answer)
+    return no_thought_problem(asker.recall(sample, "T03") or (await _weather(asker, sample))[0])
 
 
 async def _tools_off(asker: Asker, sample: Sample) -> str | None:
-    answer, city = await _weather(asker, sample)
+    answer, city = await _weather_once(asker, sample)
     return silent_problem(answer) or one_call_problem(answer, [WEATHER], "get_weather", {"city": city})
 
 
@@ -174,7 +183,7 @@ async def _forced_call(asker: Asker, sample: Sample) -> str | None:
 
 
 async def _forced_thought(asker: Asker, sample: Sample) -> str | None:
-    return no_thought_problem(await _forced(asker, sample))
+    return no_thought_problem(asker.recall(sample, "T04") or await _forced(asker, sample))
 
 
 # --- JSON by schema ---------------------------------------------------------------------------------------------------
@@ -263,7 +272,7 @@ CHECKS: Final = (
     Check(
         id="T03",
         name="thinking on, tools",
-        asks="The weather of a city, one tool on offer, thinking on.",
+        asks="The weather of a city, one tool on offer, thinking on: J01's answers first, then more.",
         holds="exactly one call of that tool, the city as asked",
         catches="calls that stay in the reasoning or in the content because of the thought before them",
         rule=B90,
@@ -274,13 +283,14 @@ CHECKS: Final = (
     Check(
         id="T03r",
         name="thinking on, tools: still thinks",
-        asks="The same question.",
+        asks="Nothing where T03 has asked: looks at its answers.",
         holds="there is reasoning as often as on production",
         catches="reasoning that is lost as soon as tools are declared",
         rule=Relative(24, _PRESENCE, floor=0.10),
         attempt=_tools_thought,
         needs=_THINKS_AND_CALLS,
         thinking=(True,),
+        looks_back=True,
     ),
     Check(
         id="T04",
@@ -288,7 +298,7 @@ CHECKS: Final = (
         asks="tool_choice required and a named function, thinking on, in the first turn and in the third.",
         holds="a call comes, of a tool on offer (the named one), its arguments valid",
         catches="a grammar that is applied to the thought, engines that break on forced calls when a model thinks",
-        rule=Deterministic(4),
+        rule=Deterministic(12),
         attempt=_forced_call,
         needs=_forced_needs,
         thinking=(True,),
@@ -296,18 +306,19 @@ CHECKS: Final = (
     Check(
         id="T04r",
         name="thinking on, forced call: still thinks",
-        asks="The same questions.",
+        asks="Nothing where T04 has asked: looks at its answers.",
         holds="there is reasoning as often as on production",
         catches="reasoning that is dropped when a call is forced",
         rule=Relative(24, _PRESENCE),
         attempt=_forced_thought,
         needs=_forced_needs,
         thinking=(True,),
+        looks_back=True,
     ),
     Check(
         id="T05",
         name="thinking off, tools",
-        asks="The weather of a city, one tool on offer, thinking off.",
+        asks="The weather of a city, one tool on offer, thinking off: J01's answers first, then more.",
         holds="exactly one call of that tool, the city as asked, and no reasoning",
         catches="parsers that look for a thought first, and lose the call where there is none",
         rule=B90,
@@ -318,11 +329,12 @@ CHECKS: Final = (
     Check(
         id="T06",
         name="JSON by schema, thinking on and off",
-        asks="A city as JSON by schema, with each position of the switch.",
+        asks="A city as JSON by schema, three times of four with thinking on.",
         holds="the content is valid JSON, and the reasoning is not that JSON",
         catches="a grammar that begins in the thought, so that the JSON lands there; schemas that are not enforced",
-        rule=Deterministic(8),
+        rule=Deterministic(14),
         attempt=_json,
         needs=needs(json_schema=True, thinking=("always", "switch")),
+        thinking=(True, True, True, False),
     ),
 )

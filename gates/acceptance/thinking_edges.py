@@ -71,7 +71,19 @@ async def _stop_in_thought(asker: Asker, sample: Sample) -> str | None:
     rng = sample.rng()
     asked, stop = problem(rng), f"END{rng.randrange(2, 10)}"
     text = f"{asked.text} When your thoughts are done, write {stop} at their end; never write it in the answer."
-    return stop_problem(await asker.chat(sample, text, stop=[stop]), stop)
+    wrong = stop_problem(await asker.chat(sample, text, stop=[stop]), stop)
+    for again in range(2):
+        if wrong != ended(stop):
+            break
+        # A model may begin its answer with the word, and has said nothing then. It does not do so three times.
+        other = sample.asked(salt=f"{sample.salt}{again}")
+        wrong = stop_problem(await asker.chat(other, text, stop=[stop]), stop)
+    return wrong
+
+
+def ended(stop: str) -> str:
+    """What looks like a stop string that was found in the thought."""
+    return f"the content is empty: the stop string {stop} ended the thought"
 
 
 def stop_problem(answer: Answer, stop: str) -> str | None:
@@ -84,8 +96,11 @@ def stop_problem(answer: Answer, stop: str) -> str | None:
         return f"the rest of a delimiter stands in the content: {reply.content.strip()[:60]!r}"
     if stop in reply.content:
         return f"the stop string {stop} stands in the content"
+    if not reply.content.strip() and reply.finish_reason == "stop":
+        # What ended at the string does not hold it. With it in the thought the model began its answer with it as well.
+        return None if stop in reply.reasoning else ended(stop)
     if not reply.content.strip():
-        return f"the content is empty (finish_reason {reply.finish_reason}): the stop string {stop} ended the thought"
+        return unanswered(answer)
     return None if reply.reasoning.strip() else "thinking is on and there is no reasoning"
 
 
@@ -268,7 +283,8 @@ CHECKS: Final = (
         asks="A problem with a stop string that belongs at the end of the thought.",
         holds="reasoning and content are both there and whole",
         catches="stop strings that are matched inside the thought and cut the answer off",
-        rule=Deterministic(4),
+        # No other check can see it, so here is all the exposure it gets: one in twenty shows in 98 %.
+        rule=Deterministic(40),
         attempt=_stop_in_thought,
         needs=_THINKS,
         thinking=(True,),

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 AGAIN: Final = 3
 """An answer that does not fit is asked for so often again. If most of these fit, it is not the kind of text."""
 CONFIRMED: Final = 2
-"""So many answers of their own, each confirmed, are no chance. One is shown."""
+"""So many odd answers, confirmed, are no chance. One is shown."""
+MORE: Final = 30
+"""Where only one is confirmed, its request is asked so often again, up to the second odd answer."""
 LOOKED_AT: Final = 5
 
 
@@ -29,8 +31,8 @@ async def _survey(asker: Asker, surroundings: Surroundings) -> Surveyed:
     odd = [(answer, beyond) for answer in answers if (beyond := rate.unaccounted(answer))]
     odd.sort(key=lambda one: -abs(one[1]))
     confirmed: list[tuple[Answer, float]] = []
-    for number, (answer, beyond) in enumerate(_apart(odd)):
-        if await _fits_otherwise(asker, surroundings, rate, answer, number):
+    for answer, beyond in _apart(odd):
+        if await _fits_otherwise(asker, surroundings, rate, answer):
             confirmed.append((answer, beyond))
         if len(confirmed) == CONFIRMED:
             break
@@ -38,7 +40,7 @@ async def _survey(asker: Asker, surroundings: Surroundings) -> Surveyed:
     if not confirmed:
         return passed(f"the counted tokens fit what came in {len(answers)} answers", **figures)
     said = f"{_told(*confirmed[0])} ({len(odd)} of {len(answers)} answers do not fit; asked again most of them do)"
-    if len(confirmed) < CONFIRMED:
+    if len(confirmed) < CONFIRMED and not await _again(asker, surroundings, rate, confirmed[0][0]):
         return warned(said, **figures)
     return failed(said, *(answer.exchange for answer, _ in confirmed), **figures)
 
@@ -49,17 +51,26 @@ def _apart(odd: list[tuple[Answer, float]]) -> list[tuple[Answer, float]]:
     return odd[::step][:LOOKED_AT]
 
 
-async def _fits_otherwise(
-    asker: Asker, surroundings: Surroundings, rate: TokenRate, answer: Answer, number: int
-) -> bool:
+async def _fits_otherwise(asker: Asker, surroundings: Surroundings, rate: TokenRate, answer: Answer) -> bool:
     """Does the same request come out right when it is asked again?"""
-    fits = 0
-    for again in range(AGAIN):
-        streamed = bool(answer.body.get("stream"))
-        asked = Sample("P07t", number, surroundings.seed, streamed=streamed, greedy=False, salt=f"again{again}")
-        async with asker.slot():
-            fits += rate.unaccounted(await asker.send(asked, answer.body)) == 0
-    return 2 * fits > AGAIN
+    again = [await _ask(asker, surroundings, answer, f"again{number}") for number in range(AGAIN)]
+    return 2 * sum(rate.unaccounted(other) == 0 for other in again) > AGAIN
+
+
+async def _again(asker: Asker, surroundings: Surroundings, rate: TokenRate, answer: Answer) -> bool:
+    """Is one answer off again, when the request that had one is asked many times more?"""
+    for again in range(MORE):
+        if rate.unaccounted(await _ask(asker, surroundings, answer, f"more{again}")):
+            return True
+    return False
+
+
+async def _ask(asker: Asker, surroundings: Surroundings, answer: Answer, salt: str) -> Answer:
+    """The same request, bytes and all."""
+    streamed = bool(answer.body.get("stream"))
+    sample = Sample("P07t", 0, surroundings.seed, streamed=streamed, greedy=False, salt=salt)
+    async with asker.slot():
+        return await asker.send(sample, answer.body)
 
 
 def _told(answer: Answer, beyond: float) -> str:

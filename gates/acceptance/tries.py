@@ -18,7 +18,7 @@ from gates.acceptance.check import (
     Tier,
 )
 from gates.acceptance.together import together
-from gates.statistics import FixedPlan, Ruling
+from gates.statistics import FixedPlan, Ruling, Sprt
 
 if TYPE_CHECKING:
     from gates.acceptance.asker import Asker
@@ -86,7 +86,7 @@ async def run_tries(check: Check, asker: Asker, seed: str, tier: Tier) -> Tries:
     plan = planned.plan if isinstance(planned, Behaviour) else planned
     most = plan.n if isinstance(plan, FixedPlan) else plan.cap
     while tries.ruling is None and len(tries.done) < most and tries.skipped is None:
-        for one in await _next(tries, asker, seed, most):
+        for one in await _next(tries, asker, seed, len(tries.done) + _at_least(plan, tries)):
             tries.done.append(one)
             tries.ruling = plan.decide(tries.outcomes())
             if tries.ruling is not None and isinstance(check.rule, Behaviour):
@@ -110,6 +110,14 @@ async def _next(tries: Tries, asker: Asker, seed: str, most: int) -> list[Try]:
     except Skip as skip:
         tries.skipped = str(skip)
         return []
+
+
+def _at_least(plan: Sprt | FixedPlan, tries: Tries) -> int:
+    """So many more decide when all of them are right. What is asked beyond that at once would only burn time."""
+    wrong, seen = len(tries.failures), len(tries.done)
+    if isinstance(plan, FixedPlan):
+        return plan.n - seen
+    return next((more for more in range(1, plan.cap - seen) if plan.at(wrong, seen + more)), plan.cap - seen)
 
 
 async def attempt(check: Check, asker: Asker, sample: Sample) -> Try:

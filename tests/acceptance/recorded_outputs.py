@@ -207,8 +207,7 @@ class Replay:
             sent += [wire.finishing(finish), wire.closing(usage)]
         else:
             written = Written(finish=finish)
-            for piece in pieces:
-                written.add(piece)
+            written.add(pieces)
             document = wire.body([written], usage)
             sent = [_head("application/json", len(document)), document]
         now_ms = count()

@@ -64,13 +64,14 @@ def test_a_healthy_engine_passes_every_check(judge):
 @pytest.mark.parametrize(
     ("fault", "seen_by", "says"),
     [
-        ("prompt-drop-tool", ("F01", "F02c", "F03c", "F04", "F09c", "F12"), "came back empty"),
+        ("prompt-drop-tool", ("F01", "F02c", "F03c", "F04", "F09c"), "came back empty"),
         ("prompt-drop-history", ("F01", "F07"), "was called"),
         ("prompt-args-coerced", ("F04",), "does not stand with"),
         ("prompt-drop-reasoning", ("F14c",), "of the result is not in the answer"),
         ("loop-same-call", ("F01", "F07"), "was called"),
         ("loses-tool-result", ("F01",), "tool"),
         ("all-empty+after-tool-result", ("F01", "F06c"), "is empty"),
+        ("all-empty+stream", ("F12",), "streamed it is no text"),
     ],
 )
 def test_a_wrong_engine_is_named(judge, fault, seen_by, says):

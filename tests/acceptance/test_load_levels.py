@@ -88,7 +88,7 @@ def level(concurrency: int, count: int, took_s: float = 1.0, slowest_s: float = 
     ("before", "concurrency", "says"),
     [
         (level(8, 48), 32, None),
-        (level(8, 48, took_s=30.0), 64, "that would take 80 s, and 60 s are left"),
+        (level(8, 48, took_s=30.0), 96, "that would take 75 s, and 60 s are left"),
         (level(32, 64, slowest_s=40.0), 64, None),
         (level(32, 64, slowest_s=70.0), 64, "an answer would take 140 s, and this run waits 120 s"),
         (level(1, 4, took_s=9.0), 8, "that would take 108 s"),

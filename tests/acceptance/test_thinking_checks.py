@@ -196,6 +196,8 @@ def test_a_forced_call_is_valid(answer, right_one):
     [
         (answered("It is 42.", "Six times seven END7 done"), None),
         (answered("", "Six times seven "), "ended the thought"),
+        (answered("", "Six times seven is 42. END7"), None),  # the model began its answer with the stop string
+        (answered("", "Six times seven", finish_reason="length"), "before max_tokens"),
         (answered("/think>", "Six times"), "the rest of a delimiter"),
         (answered("42 END7", "Six"), "stands in the content"),
         (answered("42"), "there is no reasoning"),
