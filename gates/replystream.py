@@ -17,7 +17,7 @@ from gates.replyparts import (
     read_text,
     read_usage,
 )
-from gates.sse import StrayLine, events
+from gates.sse import AFTER, BEFORE, StrayLine, events
 from gates.toolwire import Breach, ToolStream
 
 if TYPE_CHECKING:
@@ -48,12 +48,13 @@ class _Likeness(NamedTuple):
         found = _TEXT.search(data)
         if found is None or found[1].decode() != name or value != _unquoted(found[2]):
             return None
-        return cls(data[: found.start(2)], data[found.end(2) :], name, choices[choice.get("index", 0)])
+        head, tail = BEFORE + data[: found.start(2)], data[found.end(2) :] + AFTER
+        return cls(head, tail, name, choices[choice.get("index", 0)])
 
     def text(self, data: bytes) -> str | None:
-        """The text of another chunk of this likeness."""
+        """The text of another chunk of this likeness, event framing included."""
         if data.startswith(self.head) and data.endswith(self.tail) and len(data) >= len(self.head) + len(self.tail):
-            return _unquoted(data[len(self.head) : len(data) - len(self.tail)])
+            return _unquoted(data[len(self.head) : -len(self.tail)])
         return None
 
 
@@ -165,7 +166,7 @@ class StreamReader:
         """Never raises."""
         if exchange.content_type != "text/event-stream":
             self._broken("P01", f"the stream's content type is {exchange.content_type or 'absent'!r}")
-        for event in events(exchange.pieces):
+        for event in events(exchange.pieces, self._takes):
             if isinstance(event, StrayLine):
                 self._broken("P01", f"a line that is no server-sent event: {event.line[:80]!r}")
             else:
@@ -176,16 +177,22 @@ class StreamReader:
             self._judge_end()
         return self._reply(complete=exchange.failure is None and not self.error)
 
+    def _takes(self, at_s: float, data: bytes) -> bool:
+        """Whether a piece is one more chunk of the likeness of the last; then it is read."""
+        alike = self._alike
+        if alike is None or self.done or (text := alike.text(data)) is None:
+            return False
+        self.chunks += 1
+        if alike.choice.go_on(alike.name, text):
+            self.token_times_s.append(at_s)
+        return True
+
     def _event(self, at_s: float, data: bytes) -> None:
         if self.done:
             self._broken("P01", "something follows [DONE]")
             return
-        alike = self._alike
-        if alike is not None and (text := alike.text(data)) is not None:
-            self.chunks += 1
-            if alike.choice.go_on(alike.name, text):
-                self.token_times_s.append(at_s)
-            return
+        if self._takes(at_s, BEFORE + data + AFTER):
+            return  # it shared its piece with others
         if data.strip() == b"[DONE]":
             self.done = True
             return

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gates.wire import Piece
 
@@ -29,16 +29,29 @@ class StrayLine:
 _FIELDS = (b"data", b"event", b"id", b"retry")
 
 
-def events(pieces: Iterable[Piece]) -> Iterator[Event | StrayLine]:
-    """Events in order. An event that the end of the body cut off is given too: the reader of JSON will judge it."""
+BEFORE = b"data: "
+AFTER = b"\n\n"
+"""What stands around an event on one line."""
+
+
+def events(
+    pieces: Iterable[Piece], take: Callable[[float, bytes], bool] = lambda _at_s, _data: False
+) -> Iterator[Event | StrayLine]:
+    """Events in order. An event that the end of the body cut off is given too: the reader of JSON will judge it.
+
+    `take` is offered every piece that begins where an event begins, with its time; what it takes is not given.
+    """
     lines = _Lines()
     for at_s, data in pieces:
-        # Nearly every piece is one event on one line and needs no closer look.
-        if data.endswith(b"\n\n") and data.startswith(b"data: ") and not (lines.held or lines.data):
-            said = data[6:-2]
-            if b"\n" not in said and b"\r" not in said:
-                yield Event(at_s, said)
+        if not (lines.held or lines.data):
+            if take(at_s, data):
                 continue
+            # Nearly every piece is one event on one line and needs no closer look.
+            if data.startswith(BEFORE) and data.endswith(AFTER):
+                said = data[len(BEFORE) : -len(AFTER)]
+                if b"\n" not in said and b"\r" not in said:
+                    yield Event(at_s, said)
+                    continue
         yield from lines.feed(at_s, data)
     yield from lines.end()
 
