@@ -140,6 +140,7 @@ class _Probing:
     asked: int = 0
 
     async def all(self) -> None:
+        await self._length()
         await self._plain()
         await self._thinking()
         if await self._behaves("tools", self._calls, "calls a tool when asked to"):
@@ -148,7 +149,6 @@ class _Probing:
             await self._behaves("parallel_calls", self._parallel, "calls twice in one answer")
             await self._history()
         await self._behaves("json_schema", self._schema, "an answer follows the schema of response_format")
-        await self._length()
         await self._running()
 
     # --- what is asked ------------------------------------------------------------------------------------------------
@@ -306,6 +306,8 @@ class _Probing:
         if capability.thinking == "switch" and not thinking:
             keys = {**capability.thinking_off, **keys}
         body = self.asker.body(sample, text, tools=tools, **keys)
+        # An engine refuses to promise more tokens than its context has, however few it would write.
+        body["max_tokens"] = capability.room(body["max_tokens"])
         return judged(self.asker, body, await self.asker.raw("POST", "/v1/chat/completions", body))
 
     async def _continue(self, call_id: str, arguments: str) -> Answer:

@@ -64,6 +64,12 @@ def test_what_is_declared_is_not_asked(engines: Engines, tmp_path: Path) -> None
     assert (found.findings, found.requests) == ({}, 1)
 
 
+def test_a_short_context_is_never_promised_away(engines: Engines, tmp_path: Path) -> None:
+    found = probed(engines(*FAST, "--max-model-len", "2048"), tmp_path)
+    assert found.declared()["max_context_tokens"] == 2048
+    assert found.declared()["tools"] is True
+
+
 @pytest.mark.parametrize(
     ("fault", "key", "value"),
     [
