@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gates.capability import Capability
     from gates.endpoint import Endpoint
     from gates.throughput.settings import ThroughputSettings
+    from gates.throughput.workload import Workload
 
 __all__ = ["Measured", "ProbeFailedError", "Progress", "Subject", "measure"]
 
@@ -38,6 +39,7 @@ _STEADY_SHARE: Final = 0.2
 _STEADY_S: Final = 0.005
 """Two warm-up rounds agree when their first tokens took as long, within a fifth or so many seconds."""
 _CLOCK_STEP_S: Final = 1.0
+_LENGTH_SHARE: Final = 0.05
 _SPARE: Final = 1.3
 """A round is begun only when so many times what it is expected to take is left."""
 
@@ -181,6 +183,7 @@ class _Bench:
             for cell in open_cells:
                 await self._warm_up(client, cell)
             await self._rounds(client)
+            self.notes += [note for workload in workloads if (note := self._missed(workload, open_cells)) is not None]
 
     async def _quiet(self, cells: Sequence[CellRun]) -> bool:
         """Is nobody being served? A ladder on top of users would hurt them, and measure nothing."""
@@ -227,6 +230,17 @@ class _Bench:
                 cell.impossible = cell.over = problem is not None
                 self.cells.append(cell)
 
+    def _missed(self, workload: Workload, cells: Sequence[CellRun]) -> str | None:
+        """What to say when prompts did not become as long as they should."""
+        wanted = workload.prompt_length(0, self.facts.context_tokens)
+        samples = [s for cell in cells if cell.workload.name == workload.name for s in cell.samples]
+        if wanted is None or workload.prompt_tokens_max is not None or not samples:
+            return None
+        came = statistics.median(sample.prompt_tokens for sample in samples)
+        if abs(came / wanted - 1) <= _LENGTH_SHARE:
+            return None
+        return f"{workload.name}: prompts of {came:.0f} tokens were sent where {wanted} were wanted"
+
     # --- warm-up ------------------------------------------------------------------------------------------------------
 
     async def _warm_up(self, client: LoadClient, cell: CellRun) -> None:
@@ -237,7 +251,8 @@ class _Bench:
                 return
             self._say(f"{cell.key}: warming up")
             asked = self._asker.questions(cell.workload, -2 - number, cell.concurrency)
-            short = [replace(q, body=q.body | {"max_tokens": _WARM_TOKENS}, wanted_tokens=None) for q in asked]
+            tokens = min(_WARM_TOKENS, cell.workload.answer_tokens)
+            short = [replace(q, body=q.body | {"max_tokens": tokens}, wanted_tokens=None) for q in asked]
             readings = await self._wave(client, short)
             self._asker.correct(cell.workload, [question.chars for question in short], readings)
             samples = [reading.sample for reading in readings if reading.sample is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -184,7 +184,8 @@ def _judge_ladders(trial: Trial, settings: ThroughputSettings, run_: Run) -> Non
         trial.check(
             f"{found.workload}.ladder",
             VerdictKind.FAIL if blocks else VerdictKind.PASS,
-            "; ".join((found.sentence, law.sentence) if law.base_s is not None else (found.sentence,)),
+            # Beyond a cliff no law of the step time holds.
+            found.sentence if found.cliffs or law.base_s is None else f"{found.sentence}; {law.sentence}",
             rule="no step of the ladder breaks the trend of those below it",
             warn=bool(found.cliffs),
         )
@@ -246,16 +247,15 @@ def cell_numbers(cell: Cell) -> dict[str, Any]:
 
 
 def headline(run_: Run) -> str:
-    """The run on one line: each cell's rates."""
-    return "; ".join(said for cell in run_.cells if (said := _said(cell))) or "measured"
-
-
-def _said(cell: Cell) -> str:
-    each, together = _median(cell.rounds.get(DECODE, ())), _median(cell.rounds.get(AGGREGATE, ()))
-    if each is None or together is None or cell.problem is not None:
-        return ""
-    return f"{cell.key} {each:.1f} tok/s each, {together:.1f} together"
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
+    """The run on one line: each workload's lowest rung, and the one that yields most."""
+    good = [c for c in run_.cells if c.problem is None and c.rounds.get(DECODE) and c.rounds.get(AGGREGATE)]
+    said = []
+    for workload in dict.fromkeys(cell.key.workload for cell in good):
+        cells = [cell for cell in good if cell.key.workload == workload]
+        first = min(cells, key=lambda cell: cell.key.concurrency)
+        most = max(cells, key=lambda cell: statistics.median(cell.rounds[AGGREGATE]))
+        said.append(
+            f"{first.key} {statistics.median(first.rounds[DECODE]):.1f} tok/s each"
+            f", at most {statistics.median(most.rounds[AGGREGATE]):.1f} together at c{most.key.concurrency}"
+        )
+    return "; ".join(said) or "measured"

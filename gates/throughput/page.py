@@ -136,7 +136,7 @@ def _chart(run: Run, metric: str, title: str, said: Callable[[float], str]) -> _
         title,
         lines,
         tuple(_Tick(x(c), str(c)) for c in _apart(concurrencies, x)),
-        tuple(_Tick(y(top * step / _TICKS), said(top * step / _TICKS)) for step in range(_TICKS + 1)),
+        tuple(_Tick(y(v), said(v) if v else "0") for v in (top * step / _TICKS for step in range(_TICKS + 1))),
     )
 
 

@@ -10,6 +10,7 @@ import random
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Final
 
 from gates.throughput.workload import PROMPTS_VERSION, Scene
@@ -145,28 +146,32 @@ def prompt(scene: Scene, *, chars: int, round_number: int, position: int) -> str
 class Lengths:
     """How many characters of a scene make how many tokens, learned from what the server counts.
 
-    tokens = base + rate x chars; `head` is what the chat template costs before the first character of ours.
+    `head`: what the chat template costs before the first character of ours.
     """
 
     head: int = 0
-    _points: dict[Scene, dict[int, float]] = field(default_factory=dict)
+    _counts: dict[Scene, dict[int, list[float]]] = field(default_factory=dict)
 
     def learn(self, scene: Scene, chars: int, tokens: float) -> None:
-        self._points.setdefault(scene, {})[chars] = tokens
+        self._counts.setdefault(scene, {}).setdefault(chars, []).append(tokens)
 
     def longest(self, scene: Scene) -> float:
         """Tokens of the longest prompt that was counted."""
-        return max(self._points.get(scene, {}).values(), default=0.0)
+        return max((fmean(counts) for counts in self._counts.get(scene, {}).values()), default=0.0)
 
     def chars_for(self, scene: Scene, tokens: int | None) -> int:
-        """Characters of material for a prompt of so many tokens; 0 for the bare question. Learn two points first."""
-        if tokens is None:
+        """Characters of material for a prompt of so many tokens; 0 for the bare question, or when too little is known.
+
+        The rate is that of all counted prompts between half and twice as long, else that of the nearest: a tokenizer's
+        rate is not quite the same for 200 and for 28,000 tokens, and a single short text is no average.
+        """
+        points = [(chars, each) for chars, counts in self._counts.get(scene, {}).items() for each in counts]
+        bare = [each for chars, each in points if not chars]
+        long = [(chars, each) for chars, each in points if chars]
+        if tokens is None or not bare or not long:
             return 0
-        points = sorted(self._points.get(scene, {}).items())
-        if len(points) < 2:
-            return 0
-        # The two nearest to what is wanted: a tokenizer's rate is not quite the same for 200 and for 28,000 tokens.
-        near = sorted(sorted(points, key=lambda point: abs(point[1] - tokens))[:2])
-        (less, fewer), (more, most) = near
-        rate = max(0.01, (most - fewer) / max(1, more - less))
-        return max(0, round(less + (tokens - fewer) / rate))
+        nearest = min(long, key=lambda point: abs(point[1] - tokens))
+        near = [point for point in long if tokens / 2 <= point[1] <= tokens * 2] or [nearest]
+        base = fmean(bare)
+        rate = max(0.01, sum(each - base for _, each in near) / sum(chars for chars, _ in near))
+        return max(0, round((tokens - base) / rate))

@@ -86,8 +86,8 @@ class Workload(StrictModel):
 
 
 def room(context_tokens: int, answer_tokens: int) -> int:
-    """Prompt tokens that fit beside the answer. Lengths are steered to about a percent, so two are left free."""
-    return context_tokens - answer_tokens - max(16, context_tokens // 50)
+    """Prompt tokens that fit beside the answer. Texts of one length differ by a few percent, so four are left free."""
+    return context_tokens - answer_tokens - max(16, context_tokens // 25)
 
 
 def _too_long(prompt_tokens: int, workload: Workload, context_tokens: int) -> str:

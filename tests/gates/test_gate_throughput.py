@@ -9,7 +9,7 @@ from gate_kit import DONE, FIRST, Engines, Judge, RawServer, Script, chunk, fail
 from launch.engines.emulator.testing import emulator
 
 SMALL: dict[str, Any] = {
-    "workloads": [{"name": "chat", "prompt_tokens": 60, "answer_tokens": 24}],
+    "workloads": [{"name": "chat", "prompt_tokens": 60, "answer_tokens": 16}],
     "ladder": [{"concurrency": 1}, {"concurrency": 4}],
     "rounds": [3],
     "warmups": 1,
@@ -38,7 +38,7 @@ def test_an_engine_is_measured_at_one_and_at_four(judge: Judge, engines: Engines
     assert one["ttft_s"]["median"] >= 0.03
     assert one["end_to_end_tok_per_s_p50"]["value"] < one["decode_tok_per_s"]["median"]
     assert four["aggregate_tok_per_s"]["median"] > one["aggregate_tok_per_s"]["median"]
-    assert one["completion_tokens"] == {"value": 24, "n": 3}
+    assert one["completion_tokens"] == {"value": 16, "n": 3}
     assert four["engine_finished"] == {"value": 12, "n": 12}
     cells = verdict.measurements["run"]["cells"]
     assert [(cell["workload"], cell["concurrency"], cell["requests"]) for cell in cells] == [
@@ -63,13 +63,23 @@ def test_four_times_slower_than_the_baseline_fails(judge: Judge, engines: Engine
     url = engines("--itl-ms", "10", "--ttft-ms", "30")
     before = judge("throughput", url, profile=profile)
     baseline = {"measurements": before.measurements}
-    shorter = [{"name": "chat", "prompt_tokens": 60, "answer_tokens": 20}]
+    shorter = [{"name": "chat", "prompt_tokens": 60, "answer_tokens": 12}]
     other = judge("throughput", url, profile=profile | {"workloads": shorter}, baseline=baseline)
     with emulator("--itl-ms", "10", "--fault", "slow=6", model="emu") as engine:
         slow = judge("throughput", engine.url, profile=profile, baseline=baseline)
     assert failed_checks(slow) == {"baseline.decode_tok_per_s"}, slow.sentence
     assert other.verdict == "inconclusive"
     assert "answer_tokens" in other.sentence
+
+
+def test_rungs_of_the_baseline_are_measured_too(judge: Judge, engines: Engines) -> None:
+    url = engines("--itl-ms", "10", "--ttft-ms", "30")
+    two = SMALL | {"rounds": [1], "ladder": [{"concurrency": 1}, {"concurrency": 3}]}
+    before = judge("throughput", url, profile=two)
+    after = judge("throughput", url, profile=rung() | {"rounds": [1]}, baseline={"measurements": before.measurements})
+    assert [cell["concurrency"] for cell in after.measurements["run"]["cells"]] == [1, 3]
+    assert after.verdict == "inconclusive", "one round on each side decides nothing"
+    assert "3 on each side are needed" in after.sentence
 
 
 def test_a_margin_that_no_measurement_can_keep_is_refused(judge: Judge, engines: Engines) -> None:
@@ -102,7 +112,7 @@ def test_answers_that_end_where_they_like_are_named(judge: Judge, raw_server: Ca
     verdict = judge("throughput", server.url, model="m", profile=rung())
     assert verdict.verdict == "inconclusive"
     assert "does not heed ignore_eos" in verdict.sentence
-    heeded = [{"name": "chat", "prompt_tokens": 60, "answer_tokens": 24, "ignore_eos": False}]
+    heeded = [{"name": "chat", "prompt_tokens": 60, "answer_tokens": 16, "ignore_eos": False}]
     any_length = judge("throughput", server.url, model="m", profile=rung() | {"workloads": heeded})
     assert any_length.verdict == "inconclusive"
     assert "too short to be timed" in any_length.sentence
@@ -116,9 +126,9 @@ def test_a_late_client_says_so(judge: Judge, engines: Engines) -> None:
 
 
 def test_a_cliff_is_named_and_blocks_where_it_should(judge: Judge) -> None:
-    ladder = [{"concurrency": c} for c in (2, 4, 8, 10)]
+    ladder = [{"concurrency": c} for c in (4, 8, 10)]
     profile = SMALL | {"ladder": ladder, "rounds": [1]}
-    steps = ("--step-base-ms", "8", "--step-per-seq-ms", "0.2", "--lockstep")
+    steps = ("--step-base-ms", "6", "--step-per-seq-ms", "0.2", "--lockstep")
     with emulator(*steps, "--cliff-at", "9", "--cliff-factor", "8", model="emu") as engine:
         warned = judge("throughput", engine.url, profile=profile)
         failed = judge("throughput", engine.url, profile=profile | {"on_cliff": "fail"})
@@ -131,7 +141,7 @@ def test_a_cliff_is_named_and_blocks_where_it_should(judge: Judge) -> None:
 def test_a_clean_ladder_has_no_cliff(judge: Judge) -> None:
     ladder = [{"concurrency": c} for c in (2, 4, 8)]
     # Long steps: what a busy test machine adds to them must not look like a cliff.
-    with emulator("--step-base-ms", "60", "--step-per-seq-ms", "1", "--lockstep", model="emu") as engine:
+    with emulator("--step-base-ms", "40", "--step-per-seq-ms", "1", "--lockstep", model="emu") as engine:
         verdict = judge("throughput", engine.url, profile=SMALL | {"ladder": ladder, "rounds": [1]})
     shown = next(check for check in verdict.checks if check.id == "chat.ladder")
     assert not shown.warn, shown.sentence

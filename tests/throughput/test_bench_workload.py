@@ -50,6 +50,14 @@ def test_lengths_are_learned_from_what_the_server_counts() -> None:
     assert lengths.longest("code") == 8000
 
 
+def test_counts_that_scatter_steer_nothing_away() -> None:
+    lengths = Lengths()
+    lengths.learn("code", 0, 60)
+    for chars, tokens in ((212, 205), (218, 190), (209, 212), (212, 195)):
+        lengths.learn("code", chars, tokens)
+    assert lengths.chars_for("code", 200) == pytest.approx(212, rel=0.1)
+
+
 def test_mixed_lengths_fill_their_range_and_are_the_same_every_time() -> None:
     mixed = Workload(name="mixed", prompt_tokens=200, prompt_tokens_max=8000, answer_tokens=100, answer_tokens_max=400)
     answers = [mixed.answer_length(position) for position in range(64)]
