@@ -81,13 +81,14 @@ class Measured:
 
 Listen = Callable[[Progress], None]
 Enough = Callable[[Run, int], str | None]
-"""Called with everything so far after each number of rounds that the settings name: why to stop, or None."""
+"""Called with everything so far after each number of rounds that the settings name, and after a round in which
+requests failed: why to stop, or None."""
 
 
-def one_look(run: Run, rounds: int) -> str | None:
-    """Stop after the first look: nothing is compared."""
-    del run
-    return f"{rounds} rounds were asked for"
+def never(run: Run, rounds: int) -> str | None:
+    """Measure until the last round that the settings name."""
+    del run, rounds
+    return None
 
 
 async def measure(
@@ -96,7 +97,7 @@ async def measure(
     *,
     ends_at_s: float,
     listen: Listen = lambda _: None,
-    enough: Enough = one_look,
+    enough: Enough = never,
     also: Mapping[str, Collection[int]] | None = None,
 ) -> Measured:
     """Run the whole ladder; to be called inside `load_client.run`. `ends_at_s` is a monotonic time.
@@ -199,13 +200,20 @@ class _Bench:
             started_at="",
             duration_s=0.0,
             model=self._subject.model,
-            workloads={workload.name: workload.plain() for workload in self.settings.workloads},
+            workloads={workload.name: self._plain(workload) for workload in self.settings.workloads},
             cells=[
                 cell.finished(self.settings, self._asker.lengths.head, self._devices.figures(cell.spans))
                 for cell in self.cells
             ],
             engine=self.facts.plain() | dict(self._subject.about),
         )
+
+    def _plain(self, workload: Workload) -> dict[str, Any]:
+        """All that two cells must share to be compared."""
+        plain = {**workload.plain(), "requests_per_stream": self.settings.requests_per_stream}
+        if workload.prompt_tokens == "limit":
+            plain["limit_tokens"] = workload.prompt_length(0, self.facts.context_tokens)
+        return plain
 
     def plan(self, page: str | None, also: Mapping[str, Collection[int]]) -> None:
         """Which cells there are. `page`: the URL of the engine's counters."""
@@ -281,8 +289,8 @@ class _Bench:
                 return
             for cell in open_cells:
                 await self._round(client, cell, number)
-            why = self._enough(self.record(), number) if number in self.settings.rounds else None
-            if why is not None:
+            looks = number in self.settings.rounds or any(cell.failures for cell in open_cells)
+            if looks and self._enough(self.record(), number) is not None:
                 return
 
     async def _round(self, client: LoadClient, cell: CellRun, number: int) -> None:

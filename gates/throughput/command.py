@@ -123,7 +123,7 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         {"endpoint": trial.endpoint.target.base, **plan.about},
     )
     chosen = read_model(ThroughputSettings, settings, "settings of the bench")
-    verdict = settled(trial, lambda trial: judge(trial, chosen, subject), lines)
+    verdict = settled(trial, lambda trial: judge(trial, chosen, subject, thorough=True), lines)
     document = verdict.measurements.get("run")
     run = read_run(document) if isinstance(document, Mapping) else None
     return Benched(verdict, run, verdict.measurements.get("hardware", {}), tuple(verdict.measurements.get("notes", ())))

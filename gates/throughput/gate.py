@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gates import load_client
@@ -44,8 +44,12 @@ def run(trial: Trial) -> Verdict:
     return judge(trial, settings, subject)
 
 
-def judge(trial: Trial, settings: ThroughputSettings, subject: Subject) -> Verdict:
-    """Measure `subject` and judge it. What was measured is in the verdict's measurements, as `run`."""
+def judge(trial: Trial, settings: ThroughputSettings, subject: Subject, *, thorough: bool = False) -> Verdict:
+    """Measure `subject` and judge it. What was measured is in the verdict's measurements, as `run`.
+
+    It ends as soon as the verdict can no longer change; `thorough`: a failed request does not end it, because people
+    want the other numbers.
+    """
     baseline = _baseline(trial)
     rule = _rule(settings)
     refused = rule.refusal() if baseline is not None else None
@@ -53,7 +57,9 @@ def judge(trial: Trial, settings: ThroughputSettings, subject: Subject) -> Verdi
         trial.check("margin", VerdictKind.INCONCLUSIVE, refused)
         return trial.verdict("")
     try:
-        measured = load_client.run(lambda: _measure(trial, settings, subject, baseline, rule))
+        measured = load_client.run(
+            lambda: _measure(trial, settings, subject, _Enough(settings, baseline, rule, thorough))
+        )
     except ProbeFailedError as error:
         return _no_answer(trial, error)
     trial.measurements["run"] = plain_run(measured.run)
@@ -74,23 +80,41 @@ def _rule(settings: ThroughputSettings) -> Rule:
     return Rule(margin=settings.margin, metrics=settings.compared, spreads=spreads)
 
 
-async def _measure(
-    trial: Trial, settings: ThroughputSettings, subject: Subject, baseline: Run | None, rule: Rule
-) -> Measured:
+@dataclass(frozen=True)
+class _Enough:
+    """Can the verdict still change?"""
+
+    settings: ThroughputSettings
+    baseline: Run | None
+    rule: Rule
+    thorough: bool
+
+    def __call__(self, so_far: Run, rounds: int) -> str | None:
+        failed = any(kind not in UNMEASURABLE for cell in so_far.cells for kind in cell.failures)
+        if failed and not self.thorough:
+            return "requests failed"
+        if rounds not in self.settings.rounds:
+            return None
+        if self.baseline is None or failed:
+            return f"{rounds} rounds were asked for"
+        decision = decide(asked(so_far), self.baseline, self.rule)
+        return None if decision.next_look is not None else decision.sentence
+
+    @property
+    def also(self) -> dict[str, set[int]]:
+        """Rungs of the baseline, by workload: what it shows has to be compared, also where limits have changed."""
+        rungs: dict[str, set[int]] = {}
+        for cell in self.baseline.cells if self.baseline is not None else ():
+            rungs.setdefault(cell.key.workload, set()).add(cell.key.concurrency)
+        return rungs
+
+
+async def _measure(trial: Trial, settings: ThroughputSettings, subject: Subject, enough: _Enough) -> Measured:
     def listen(progress: Progress) -> None:
         left = f", about {progress.left_s:.0f} s left" if progress.left_s else ""
         trial.say(f"{progress.sentence} ({progress.done} of {progress.of} rounds done{left})")
 
-    def enough(so_far: Run, rounds: int) -> str | None:
-        if baseline is None or any(cell.failures for cell in so_far.cells):
-            return f"{rounds} rounds decide"
-        decision = decide(asked(so_far), baseline, rule)
-        return None if decision.next_look is not None else decision.sentence
-
-    also: dict[str, set[int]] = {}
-    for cell in baseline.cells if baseline is not None else ():
-        also.setdefault(cell.key.workload, set()).add(cell.key.concurrency)
-    return await measure(subject, settings, ends_at_s=trial.ends_at_s, listen=listen, enough=enough, also=also)
+    return await measure(subject, settings, ends_at_s=trial.ends_at_s, listen=listen, enough=enough, also=enough.also)
 
 
 def _no_answer(trial: Trial, error: ProbeFailedError) -> Verdict:
