@@ -8,13 +8,14 @@ server as a fast one.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.replyparts import error_text
-from gates.sse import StrayLine, events
+from gates.sse import AFTER, BEFORE, StrayLine, events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 MIN_TIMED_TOKENS: Final = 8
 """Fewer tokens after the first chunk make no rate."""
 _SPOKEN: Final = ("content", "reasoning", "reasoning_content", "tool_calls")
+_TEXT: Final = re.compile(rb'"(?:content|reasoning|reasoning_content)"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _TOO_LONG: Final = ("context length", "context size", "too long", "maximum context", "max_model_len", "longer than")
 
 
@@ -92,7 +94,7 @@ def read(exchange: Exchange, *, wanted_tokens: int | None) -> Reading:
     if refused is not None:
         return Reading(exchange, failure=refused[0], sentence=refused[1])
     stream = _Stream()
-    for event in events(exchange.pieces):
+    for event in events(exchange.pieces, stream.once_more):
         if isinstance(event, StrayLine):
             stream.problem = stream.problem or f"a line that is no server-sent event: {event.line[:80]!r}"
         else:
@@ -131,6 +133,20 @@ class _Stream:
     done: bool = False
     error: str | None = None
     problem: str | None = None
+    alike: tuple[bytes, bytes] = (b"", b"")
+    """The bytes around the text of the last chunk, where it was nothing but text."""
+
+    def once_more(self, at_s: float, piece: bytes) -> bool:
+        """Is it one more chunk like the last, different in its text alone? That needs no parser, and an eighth of the time.
+
+        Nothing but the text stands in between: what is more than one event would have a quote there.
+        """
+        head, tail = self.alike
+        text = piece[len(head) : -len(tail)] if tail and piece.startswith(head) and piece.endswith(tail) else b""
+        if not text or b'"' in text:
+            return False
+        self.times_s.append(at_s)
+        return True
 
     def take(self, at_s: float, data: bytes) -> None:
         if data.strip() == b"[DONE]":
@@ -146,6 +162,7 @@ class _Stream:
             self.error = self.error or error_text(data)
         else:
             self._chunk(at_s, chunk)
+            self.alike = _around_text(data, chunk)
 
     def _chunk(self, at_s: float, chunk: dict[str, Any]) -> None:
         usage = chunk.get("usage")
@@ -201,6 +218,18 @@ class _Stream:
         return Sample(
             sent_at_s, tuple(self.times_s), _count(usage.get("prompt_tokens")) or 0, completion, cached, first
         )
+
+
+def _around_text(data: bytes, chunk: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Head and tail of a piece that holds this event, around its text; empty unless it is nothing but text."""
+    choices = chunk.get("choices")
+    only = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
+    if chunk.get("usage") or not isinstance(only, dict) or only.get("finish_reason") is not None:
+        return b"", b""
+    found = list(_TEXT.finditer(data))
+    if len(found) != 1 or (only.get("delta") or {}).get("tool_calls"):
+        return b"", b""
+    return BEFORE + data[: found[0].start(1)], data[found[0].end(1) :] + AFTER
 
 
 def _count(value: object) -> int | None:

@@ -43,6 +43,19 @@ def test_the_first_chunk_may_bring_several_tokens_where_the_engine_says_so() -> 
     assert sample.decode_tok_per_s == pytest.approx(57 / 0.019)
 
 
+def test_chunks_alike_are_read_as_those_that_are_not() -> None:
+    """With a quote, an escape, two events in one piece and an event in two pieces in between."""
+    texts = ["one", "two", 'say "three"', "four\n", "", "fünf", "六", "seven"]
+    chunks = [chunk({"content": text}) for text in texts]
+    pieces = [FIRST, *chunks, chunks[0] + chunks[1], chunks[0][:30], chunks[0][30:], chunk({}, "stop"), usage(20), DONE]
+    together = read(streamed(*pieces), wanted_tokens=None).sample
+    apart = read(streamed(*pieces, piece_bytes=7), wanted_tokens=None).sample
+    assert together is not None
+    assert apart is not None
+    # The empty one is no token; two came in one piece; one came in two.
+    assert len(together.times_s) == len(apart.times_s) == 7 + 2 + 1
+
+
 def test_cached_tokens_are_what_usage_says() -> None:
     told = usage(10, prompt_tokens_details={"cached_tokens": 4})
     sample = read(streamed(FIRST, *TEN, chunk({}, "stop"), told, DONE), wanted_tokens=10).sample
