@@ -137,7 +137,7 @@ class _Stream:
     """The bytes around the text of the last chunk, where it was nothing but text."""
 
     def once_more(self, at_s: float, piece: bytes) -> bool:
-        """Is it one more chunk like the last, different in its text alone? That needs no parser, and an eighth of the time.
+        """Is it one more chunk like the last, different in its text alone? That needs no parser, an eighth of the time.
 
         Nothing but the text stands in between: what is more than one event would have a quote there.
         """
