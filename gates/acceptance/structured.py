@@ -205,6 +205,6 @@ CHECKS: Final = (
         attempt=_structured,
         needs=needs(json_schema=True),
         # Where JSON gets lost between a thought and a grammar, a thought has to be there.
-        thinking=(True, True, False),
+        thinking=(True, True, True, False),
     ),
 )

@@ -332,7 +332,7 @@ CHECKS: Final = (
         asks="A city as JSON by schema, three times of four with thinking on.",
         holds="the content is valid JSON, and the reasoning is not that JSON",
         catches="a grammar that begins in the thought, so that the JSON lands there; schemas that are not enforced",
-        rule=Deterministic(14),
+        rule=Deterministic(20),
         attempt=_json,
         needs=needs(json_schema=True, thinking=("always", "switch")),
         thinking=(True, True, True, False),
