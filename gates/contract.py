@@ -68,6 +68,27 @@ class _Record(BaseModel):
         return sendable(data)
 
 
+class Deployment(_Record):
+    """A release as it stands on its cards, for gates that keep measurements or look earlier ones up.
+
+    Empty is what nobody knew. `metrics_urls`: a page for each engine server, which together count everything; whether
+    an engine shows one is for the gate to find out. `start` names this start of the engines: a restarted release has
+    another. `hardware`: plain data; `gpus` (a list of names), `driver`, `host`.
+    """
+
+    topology: str = ""
+    release: str = ""
+    """`name@digest8`."""
+    digest: str = ""
+    engine_version: str = ""
+    flags: tuple[str, ...] = ()
+    """The engine's own, of each instance."""
+    instances: int = 1
+    start: str = ""
+    hardware: Mapping[str, Any] = Field(default_factory=dict)
+    metrics_urls: tuple[str, ...] = ()
+
+
 class GateRequest(_Record):
     """What a gate is asked. Times in seconds; `endpoint` is a base URL with or without ``/v1``."""
 
@@ -86,6 +107,13 @@ class GateRequest(_Record):
     live_endpoint: str | None = None
     """Where production answers meanwhile, for what is asked of both; None when nothing is live."""
     live_model: str | None = None
+    candidate: Deployment | None = None
+    """What is judged; None where only an endpoint is known."""
+    live: Deployment | None = None
+    """What is live meanwhile; None when nothing is."""
+    ledger: str | None = None
+    """The file in which this box keeps its measurements (`gates.ledger`), for gates that measure; None: there is none.
+    A gate whose verdict hangs on whether it can be written is broken."""
 
     def to_json(self) -> str:
         return self.model_dump_json()
