@@ -89,6 +89,11 @@ class Deployment(_Record):
     metrics_urls: tuple[str, ...] = ()
 
 
+def start_of(attempts: Iterable[str]) -> str:
+    """The name of a start of several engine servers, from those of each one's: one that is started anew changes it."""
+    return "+".join(sorted(attempts))
+
+
 class GateRequest(_Record):
     """What a gate is asked. Times in seconds; `endpoint` is a base URL with or without ``/v1``."""
 
