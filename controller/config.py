@@ -128,6 +128,11 @@ class Config(_Strict):
         return self.state_dir / "gates"
 
     @property
+    def ledger(self) -> Path:
+        """Gates write it, the daemon never does."""
+        return self.state_dir / "ledger.sqlite"
+
+    @property
     def door_dir(self) -> Path:
         return self.state_dir / "frontdoor"
 

@@ -68,6 +68,14 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         Path | None, typer.Option("--ledger-file", metavar="FILE", help="In this one, not in the state directory's.")
     ] = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Beside the rows in the ledger.")] = "",
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start",
+            metavar="NAME",
+            help="Name this start of the engine: how far starts lie apart is learnt from five. --live knows its own.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure an endpoint over a ladder of concurrencies.
@@ -89,9 +97,11 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         changes=_changes(concurrency, rounds, limit),
         capability=dict(capability_pair(text) for text in capability or ()),
         api_key_env=api_key_env,
-        metrics_url=metrics_url,
+        metrics_urls=(metrics_url,) if metrics_url is not None else (),
         baseline=read_baseline(baseline),
         deadline_s=deadline_s,
+        start=start or "",
+        ledger=(ledger_file or session.config().ledger) if keep else None,
     )
     plan = _of_live(session, plan) if live else plan
     plan = _of_topology(plan, topology) if topology is not None else plan
@@ -104,7 +114,7 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         write_page(benched, html)
         _aside(f"page: {html}")
     if keep:
-        _save(session, benched, ledger_file, note)
+        _save(benched, plan, note)
     raise typer.Exit(benched.verdict.exit_code)
 
 
@@ -124,13 +134,13 @@ def _changes(concurrency: str | None, rounds: int | None, limit: int | None) -> 
 
 
 def _of_live(session: Session, plan: Plan) -> Plan:
-    """What the daemon knows of it: the release, and where a single instance shows its own counters."""
+    """What the daemon knows of it: the release, this start of it, and where its engines show their own counters."""
     status = session.client().get("/v1/status")
     seat = status["live"]
     if seat is None:
         raise UsageError("nothing is live, so there is nothing to bench: `cutover status`")
-    attempts = seat["attempts"]
-    page = f"http://127.0.0.1:{attempts[0]['port']}/metrics" if len(attempts) == 1 else None
+    engines = [attempt for attempt in seat["attempts"] if attempt["role"] == "engine"]
+    from gates.contract import start_of
     from launch.topology import parse
 
     from .options import release_path
@@ -140,7 +150,9 @@ def _of_live(session: Session, plan: Plan) -> Plan:
     return replace(
         known,
         model=plan.model or seat["serves"][0],
-        metrics_url=plan.metrics_url or page,
+        metrics_urls=plan.metrics_urls or tuple(f"http://127.0.0.1:{each['port']}/metrics" for each in engines),
+        start=plan.start or start_of(each["id"] for each in engines),
+        engine_version=str(release["manifest"]["identity"].get("engine", {}).get("version") or ""),
         about={**known.about, "release": release["id"], "digest": release["digest"]},
     )
 
@@ -196,15 +208,22 @@ def _tell(session: Session, benched: Benched, *, plot: bool) -> None:
     show([Text(clean(f"{benched.verdict.verdict}: {benched.verdict.sentence}"), style="bold")])
 
 
-def _save(session: Session, benched: Benched, named: Path | None, note: str) -> None:
-    if benched.run is None:
+def _save(benched: Benched, plan: Plan, note: str) -> None:
+    if benched.run is None or plan.ledger is None:
         return
-    from gates.ledger.store import FILE_NAME, Ledger
+    from gates.ledger.rows import Kind
+    from gates.ledger.store import Ledger
 
     from .ledger import who
 
-    book = Ledger(named if named is not None else session.config().state_dir / FILE_NAME)
-    recorded = book.record(benched.run, who=who(), hardware=benched.hardware, note=note)
+    recorded = Ledger(plan.ledger).record(
+        benched.run,
+        who=who(),
+        hardware=benched.hardware,
+        note=note,
+        kind=Kind.RESTART if plan.start else Kind.CELL,
+        start=plan.start,
+    )
     _aside(f"ledger: run {recorded.run}, {len(recorded.rows)} rows")
 
 

@@ -227,11 +227,11 @@ def who() -> str:
 
 
 def _ledger(session: Session, named: Path | None) -> Ledger:
-    from gates.ledger.store import FILE_NAME, Ledger
+    from gates.ledger.store import Ledger
 
     if named is not None and not named.exists() and not named.parent.is_dir():
         raise UsageError(f"--ledger {named}: the directory {named.parent} does not exist")
-    return Ledger(named if named is not None else session.config().state_dir / FILE_NAME)
+    return Ledger(named if named is not None else session.config().ledger)
 
 
 def _selection(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gates.contract import GateRequest, Verdict, broken, parse_verdict
+from gates.contract import Deployment, GateRequest, Verdict, broken, parse_verdict
 from launch import attempts as launched
 from launch.attempts import AttemptSpec, Status
 from launch.errors import LaunchError
@@ -33,6 +33,9 @@ class GateOrder:
     engine: str
     live_endpoint: str | None = None
     live_model: str | None = None
+    candidate: Deployment | None = None
+    live: Deployment | None = None
+    ledger: Path | None = None
 
 
 class GateRunner:
@@ -59,6 +62,9 @@ class GateRunner:
             engine=order.engine or None,
             live_endpoint=order.live_endpoint,
             live_model=order.live_model,
+            candidate=order.candidate,
+            live=order.live,
+            ledger=str(order.ledger) if order.ledger is not None else None,
         )
         command = order.step.get("command") or (sys.executable, "-m", "gates", gate)
         try:

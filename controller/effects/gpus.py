@@ -37,6 +37,9 @@ class DeclaredInventory:
     def facts(self) -> dict[str, Any]:
         return {"inventory": "declared", "gpus": [gpu.id for gpu in self._gpus]}
 
+    def hardware(self, gpus: Collection[str]) -> dict[str, Any]:  # noqa: ARG002 - cards that are not there are of no kind
+        return {}
+
     def close(self) -> None:
         """Nothing to let go."""
 
@@ -51,6 +54,7 @@ class NvmlInventory:
         try:
             pynvml.nvmlInit()
             self._driver = str(pynvml.nvmlSystemGetDriverVersion())
+            self._names = dict(self._read_names())
             self._reading = tuple(self._read())
         except pynvml.NVMLError as error:
             raise GpuError(
@@ -77,6 +81,11 @@ class NvmlInventory:
                 foreign=tuple(users),
             )
 
+    def _read_names(self) -> Iterator[tuple[str, str]]:
+        for index in range(self._nvml.nvmlDeviceGetCount()):
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+            yield str(self._nvml.nvmlDeviceGetUUID(handle)), str(self._nvml.nvmlDeviceGetName(handle))
+
     def _poll(self) -> None:
         while not self._stop.wait(_POLL_S):
             with contextlib.suppress(self._nvml.NVMLError):
@@ -89,6 +98,11 @@ class NvmlInventory:
 
     def facts(self) -> dict[str, Any]:
         return {"inventory": "nvml", "driver": self._driver, "gpus": [gpu.id for gpu in self._reading]}
+
+    def hardware(self, gpus: Collection[str]) -> dict[str, Any]:
+        """What a measurement on these cards was made on, as the ledger keeps it: their names in order, the driver."""
+        names = [self._names[gpu.id] for gpu in self._reading if gpu.id in gpus and gpu.id in self._names]
+        return {"driver": self._driver, **({"gpus": names} if names else {})}
 
     def close(self) -> None:
         self._stop.set()

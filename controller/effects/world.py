@@ -15,6 +15,7 @@ from ..core.records import AttemptState, Now, Phase, Rollout, State
 from ..core.route import Traffic
 from ..core.seen import GateSeen, ProcessSeen, Seen
 from .clock import Clock
+from .deployments import Deployments
 from .frontdoor.door import DoorError, FrontDoor
 from .gate_runner import GateOrder, GateRunner
 from .gpus import Inventory
@@ -49,6 +50,7 @@ class RealWorld:
         self.gates = gates
         self.gpus = gpus
         self.prober = prober
+        self.deployments = Deployments(config.releases_dir, gpus)
         self._door_tried_s: float | None = None
         self._pids: dict[str, tuple[int, ...]] = {}
         self._effects: dict[type[Effect], Callable[..., Outcome]] = {
@@ -133,6 +135,9 @@ class RealWorld:
             engine=release.engine,
             live_endpoint=f"http://{self.config.public}" if live is not None else None,
             live_model=live.serves[0] if live is not None else None,
+            candidate=self.deployments.of(state, rollout.seat),
+            live=self.deployments.of(state, state.live) if state.live is not None else None,
+            ledger=self.config.ledger,
         )
         return self.gates.start(action.run, action.gate, order)
 

@@ -14,16 +14,16 @@ from typing import Final
 from gates.ledger.errors import LedgerError
 
 APPLICATION_ID: Final = 1129598023
-_BUSY_S: Final = 30.0
+PATIENCE_S: Final = 30.0
 """Writers hold the file for milliseconds; one that holds it this long is stuck."""
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[sqlite3.Connection]:
+def writing(path: Path, patience_s: float = PATIENCE_S) -> Iterator[sqlite3.Connection]:
     """A connection inside a transaction: all of it is kept, or nothing. Makes the file when there is none."""
-    with _in_sentences(path, "nothing was recorded"):
+    with _in_sentences(path, "nothing was recorded", patience_s):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-        with contextlib.closing(_open(path)) as db:
+        with contextlib.closing(_open(path, patience_s)) as db:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -35,30 +35,30 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
+def reading(path: Path, patience_s: float = PATIENCE_S) -> Iterator[sqlite3.Connection | None]:
     """A connection that sees one state of the file; None when there is no ledger yet. Never makes one."""
-    with _in_sentences(path, "nothing was changed"):
+    with _in_sentences(path, "nothing was changed", patience_s):
         if not path.exists() or path.stat().st_size == 0:
             yield None
             return
-        with contextlib.closing(_open_to_read(path)) as db:
+        with contextlib.closing(_open_to_read(path, patience_s)) as db:
             db.execute("BEGIN")
             yield db
 
 
-def _open_to_read(path: Path) -> sqlite3.Connection:
+def _open_to_read(path: Path, patience_s: float) -> sqlite3.Connection:
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         try:
-            return _open(path)
+            return _open(path, patience_s)
         except sqlite3.OperationalError as error:
             # A full disk has no room for the files that WAL mode wants beside this one; what is in it can be read.
             if _primary(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
                 raise
-    return _open_read_only(path)
+    return _open_read_only(path, patience_s)
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+def _open(path: Path, patience_s: float) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=patience_s, isolation_level=None)
     try:
         schema = _schema()
         if _version(db, path, len(schema)) < len(schema):
@@ -73,13 +73,13 @@ def _open(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _open_read_only(path: Path) -> sqlite3.Connection:
+def _open_read_only(path: Path, patience_s: float) -> sqlite3.Connection:
     """For people who may read the ledger and not write beside it, as SQLite wants to in WAL mode."""
     # Without anything in a log beside it the file is the whole of it.
     log = path.with_name(f"{path.name}-wal")
     settled = not log.exists() or log.stat().st_size == 0
     address = f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if settled else "")
-    db = sqlite3.connect(address, timeout=_BUSY_S, isolation_level=None, uri=True)
+    db = sqlite3.connect(address, timeout=patience_s, isolation_level=None, uri=True)
     try:
         _refuse_older(db, path)
         _refuse_damage(db, path)
@@ -150,7 +150,7 @@ def _damaged(path: Path, problem: object) -> str:
 
 
 @contextlib.contextmanager
-def _in_sentences(path: Path, consequence: str) -> Iterator[None]:
+def _in_sentences(path: Path, consequence: str, patience_s: float) -> Iterator[None]:
     """Foreign exceptions are mapped here, and only here."""
     try:
         yield
@@ -160,7 +160,7 @@ def _in_sentences(path: Path, consequence: str) -> Iterator[None]:
             raise LedgerError(_damaged(path, error)) from error
         if primary == sqlite3.SQLITE_BUSY:
             raise LedgerError(
-                f"another process has held the ledger {path} for {_BUSY_S:.0f} s; {consequence}: "
+                f"another process has held the ledger {path} for {patience_s:.0f} s; {consequence}: "
                 f"see which one with `fuser {path}`"
             ) from error
         if primary == sqlite3.SQLITE_FULL:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gates.ledger.rows import Row, canonical
@@ -28,21 +28,43 @@ class Tau(NamedTuple):
 
 def spread_between_starts(rows: Iterable[Row], metric: str) -> Tau | None:
     """Rows of one release on one hardware are one group; the groups' variances are pooled. None: no group of two."""
-    groups: dict[str, dict[str, dict[_Cell, list[float]]]] = {}
-    for row in rows:
-        value = row.figure(metric).value
-        if row.counts and value is not None and value > 0:
-            cell = (row.cell.key.workload, canonical(row.definition), row.cell.key.concurrency)
-            groups.setdefault(row.configuration.identity, {}).setdefault(row.start, {}).setdefault(cell, []).append(
-                math.log(value)
-            )
     squares, freedom = 0.0, 0
-    for starts in groups.values():
+    for group in _groups(rows, metric):
+        starts = _starts(group, metric)
         means = _ladder_means(list(starts.values()))
         if len(means) > 1:
             squares += statistics.variance(means) * (len(means) - 1)
             freedom += len(means) - 1
     return Tau(math.sqrt(squares / freedom), freedom + 1) if freedom else None
+
+
+def _groups(rows: Iterable[Row], metric: str) -> Iterator[list[Row]]:
+    """The rows that have the metric, by release and hardware; of each only the workloads that most starts had.
+
+    One evening with another profile must not leave the starts without a cell in common.
+    """
+    releases: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        value = row.figure(metric).value
+        if row.counts and value is not None and value > 0:
+            releases.setdefault(row.configuration.identity, {}).setdefault(row.run, []).append(row)
+    for runs in releases.values():
+        alike: dict[frozenset[tuple[str, str]], list[Row]] = {}
+        for measured in runs.values():
+            workloads = frozenset((row.cell.key.workload, canonical(row.definition)) for row in measured)
+            alike.setdefault(workloads, []).extend(measured)
+        yield max(alike.values(), key=lambda group: len({row.start for row in group}))
+
+
+def _starts(rows: Iterable[Row], metric: str) -> dict[str, dict[_Cell, list[float]]]:
+    """Start → cell → logarithms: one for each time that it was measured in that start."""
+    starts: dict[str, dict[_Cell, list[float]]] = {}
+    for row in rows:
+        cell = (row.cell.key.workload, canonical(row.definition), row.cell.key.concurrency)
+        value = row.figure(metric).value
+        if value is not None:
+            starts.setdefault(row.start, {}).setdefault(cell, []).append(math.log(value))
+    return starts
 
 
 def _ladder_means(starts: list[dict[_Cell, list[float]]]) -> list[float]:

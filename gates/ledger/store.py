@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.errors import nearest
-from gates.ledger.database import reading, writing
+from gates.ledger.database import PATIENCE_S, reading, writing
 from gates.ledger.encoding import COLUMNS, TABLES, cell_body, row_of, run_body
 from gates.ledger.errors import LedgerError, LedgerRefusedError, NoSuchRowError
 from gates.ledger.rows import Configuration, Kind, Row, Source, canonical, configuration_of
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gates.ledger.reference import Reference
     from gates.ledger.selection import Selection
 
-FILE_NAME: Final = "ledger.sqlite"
-"""In the state directory."""
 _SHORT_DIGEST: Final = 8
 
 
@@ -45,11 +43,13 @@ class Ledger:
     """The ledger in `path`. Made by the first row; any number of processes may write and read it at a time.
 
     Every method raises `LedgerError` with one sentence where the file cannot be used, and then has changed nothing.
+    `patience_s`: how long another process that holds the file is waited for.
     """
 
-    def __init__(self, path: Path, now: Callable[[], datetime] = _now) -> None:
+    def __init__(self, path: Path, now: Callable[[], datetime] = _now, *, patience_s: float = PATIENCE_S) -> None:
         self.path = path
         self._now = now
+        self._patience_s = patience_s
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class Ledger:
         with _plain("the configuration"):
             body = run_body(configuration, start or name, "", note, run.duration_s)
         cells = [_cell_values(cell, run.workloads[cell.key.workload]) for cell in run.cells]
-        with writing(self.path) as db:
+        with writing(self.path, self._patience_s) as db:
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (name,)).fetchone():
                 raise LedgerRefusedError(f"the run {name} is in the ledger already; nothing was recorded twice")
             self._add_run(db, name, Source.OURS, kind, started_at, who, configuration, body)
@@ -87,7 +87,7 @@ class Ledger:
     def add_reference(self, references: Sequence[Reference], *, who: str) -> tuple[int, ...]:
         """Keep what was typed in from elsewhere, all or none; the numbers of the new rows, in their order."""
         rows: list[int] = []
-        with writing(self.path) as db:
+        with writing(self.path, self._patience_s) as db:
             for reference in references:
                 started_at = _utc(reference.date)
                 name = _run_id(started_at)
@@ -112,7 +112,7 @@ class Ledger:
             assert first is not None  # noqa: S101 - what is not fresh is retracted
             raise LedgerRefusedError(f"{what} was retracted already, on {first.at} by {first.who}: {first.reason}")
         at = self._now().isoformat(timespec="seconds")
-        with writing(self.path) as db:
+        with writing(self.path, self._patience_s) as db:
             for row in fresh:
                 # Somebody else may have been quicker: the first reason stays.
                 db.execute("INSERT OR IGNORE INTO retractions VALUES (?, ?, ?, ?)", (row.id, at, who, reason.strip()))
@@ -140,7 +140,7 @@ class Ledger:
     def rows(self, selection: Selection) -> tuple[Row, ...]:
         """The rows that `selection` names, the oldest run first, in the order in which they were recorded."""
         condition, values = selection.sql()
-        with reading(self.path) as db:
+        with reading(self.path, self._patience_s) as db:
             if db is None:
                 return ()
             query = f"SELECT {COLUMNS} FROM {TABLES} WHERE {condition} ORDER BY started_at, cells.id"  # noqa: S608 - the condition is made of our own words and question marks
@@ -149,7 +149,7 @@ class Ledger:
     def find(self, what: str) -> tuple[Row, ...]:
         """One row by its number, or the rows of a run by its id. Raises `NoSuchRowError`."""
         number = int(what) if what.isdecimal() and len(what) <= 18 else -1
-        with reading(self.path) as db:
+        with reading(self.path, self._patience_s) as db:
             if db is None:
                 raise NoSuchRowError(f"there is no row {what}: the ledger {self.path} is empty")
             query = f"SELECT {COLUMNS} FROM {TABLES} WHERE cells.id = ? OR cells.run = ? ORDER BY cells.id"  # noqa: S608 - our own words
@@ -165,7 +165,7 @@ class Ledger:
     def known(self, source: Source | None = None) -> dict[str, tuple[str, ...]]:
         """The names that selections can use: topology, release, engine, workload → what the ledger has of them."""
         found: dict[str, tuple[str, ...]] = {}
-        with reading(self.path) as db:
+        with reading(self.path, self._patience_s) as db:
             for name in ("topology", "release", "engine", "workload"):
                 query = f"SELECT DISTINCT {name} FROM {TABLES} WHERE {name} <> '' AND source LIKE ? ORDER BY {name}"  # noqa: S608 - our own words
                 found[name] = tuple(value for (value,) in db.execute(query, (source or "%",))) if db else ()
@@ -179,15 +179,17 @@ class Ledger:
         *,
         workload: Mapping[str, Any] | None = None,
         hardware: Mapping[str, Any] | None = None,
+        rounds: int = 0,
     ) -> tuple[Row, ...]:
         """What a release showed last: the newest row of our own that counts, for every cell.
 
         `digest`: of the release, whole or at least its first eight characters. `workload`: only cells of exactly this
-        definition. `hardware`: only rows that agree with every key in it (`gpus`, `driver`, `host`, …).
+        definition. `hardware`: only rows that agree with every key in it (`gpus`, `driver`, `host`, …). `rounds`: only
+        rows of so many or more, so that a quick look does not hide a measurement.
         """
         if len(digest) < _SHORT_DIGEST:
             raise LedgerError(f"{digest!r} is no digest of a release; expected at least {_SHORT_DIGEST} characters")
-        with reading(self.path) as db:
+        with reading(self.path, self._patience_s) as db:
             if db is None:
                 return ()
             query = (
@@ -195,7 +197,7 @@ class Ledger:
                 "AND substr(digest, 1, length(?2)) = substr(?2, 1, length(digest)) ORDER BY started_at, cells.id"
             )
             rows = [row_of(record) for record in db.execute(query, (_SHORT_DIGEST, digest))]
-        return newest_by_cell(row for row in rows if _agrees(row, workload, hardware))
+        return newest_by_cell(row for row in rows if row.rounds >= rounds and _agrees(row, workload, hardware))
 
     def tau(
         self,

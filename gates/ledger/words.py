@@ -97,8 +97,6 @@ def remark(row: Row) -> str:
     failed = {kind: count for kind, count in row.cell.failures.items() if count}
     if failed:
         parts.append("failed: " + ", ".join(f"{count} {kind}" for kind, count in failed.items()))
-    if row.kind == "restart":
-        parts.append(f"start {row.start}")
     if row.origin:
         parts.append(f"from {row.origin}")
     if row.note:

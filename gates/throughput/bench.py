@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from gates.load.fleet import ClientBrokeError
 from gates.load_client import ClientCost, LoadClient, processes_for
 from gates.throughput.asking import Asker, ProbeFailedError, Question
 from gates.throughput.cells import CellRun
@@ -24,6 +25,7 @@ from gates.throughput.engine_side import (
 from gates.throughput.ladder import ladder, resolved
 from gates.throughput.records import Run
 from gates.throughput.sample import Reading, read
+from gates.wire import parse_location
 
 if TYPE_CHECKING:
     from gates.capability import Capability
@@ -46,15 +48,19 @@ _SPARE: Final = 1.3
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured. `flags`: the engine's native ones; so many `instances` of it stand behind the endpoint."""
+    """What is measured. `flags`: the engine's native ones; so many `instances` of it stand behind the endpoint.
+
+    `metrics_urls`: a page for each of its engine servers, together they count everything; none: the endpoint's own.
+    """
 
     endpoint: Endpoint
     model: str
     capability: Capability
-    metrics_url: str | None = None
+    metrics_urls: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     instances: int = 1
     engine: str | None = None
+    engine_version: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What is known of the release, for the record: `topology`, `release`, `digest`."""
 
@@ -109,11 +115,12 @@ async def measure(
     """
     started_at, started_s = datetime.now(UTC), time.monotonic()
     wall_s = time.time()
-    facts, page = await asyncio.to_thread(_look_around, subject, settings, ends_at_s)
-    devices = await asyncio.to_thread(open_devices, subject.endpoint.target)
+    facts, pages = await asyncio.to_thread(_look_around, subject, settings, ends_at_s)
+    servers = [parse_location(url)[0] for url in subject.metrics_urls]
+    devices = await asyncio.to_thread(open_devices, subject.endpoint.target, servers=servers)
     hardware = devices.hardware()
     bench = _Bench(subject, settings, ends_at_s, listen, enough, facts, devices)
-    bench.plan(page, also or {})
+    bench.plan(pages, also or {})
     client = LoadClient(subject.endpoint, limit_bytes=_MAX_ANSWER_BYTES)
     try:
         with devices.watching():
@@ -134,7 +141,9 @@ def clock_note(wall_s: float, monotonic_s: float) -> list[str]:
     return [f"this machine's clock was set {step_s:+.1f} s during the run; nothing but the date is taken from it"]
 
 
-def _look_around(subject: Subject, settings: ThroughputSettings, ends_at_s: float) -> tuple[EngineFacts, str | None]:
+def _look_around(
+    subject: Subject, settings: ThroughputSettings, ends_at_s: float
+) -> tuple[EngineFacts, tuple[str, ...]]:
     given = EngineFacts(
         name=subject.engine,
         limit=settings.limit or subject.capability.max_running,
@@ -142,9 +151,9 @@ def _look_around(subject: Subject, settings: ThroughputSettings, ends_at_s: floa
         context_tokens=subject.capability.max_context_tokens,
     )
     flags = facts_of_flags(subject.flags, instances=subject.instances)
-    own, page = look_at(subject.endpoint, subject.model, subject.metrics_url, ends_at_s)
+    own, pages = look_at(subject.endpoint, subject.model, subject.metrics_urls, ends_at_s)
     # What an engine settled on counts more than what its flags asked for.
-    return given.or_else(own).or_else(flags), page
+    return given.or_else(own).or_else(replace(flags, version=subject.engine_version or None)), pages
 
 
 class _Bench:
@@ -210,14 +219,14 @@ class _Bench:
 
     def _plain(self, workload: Workload) -> dict[str, Any]:
         """All that two cells must share to be compared."""
-        plain = {**workload.plain(), "requests_per_stream": self.settings.requests_per_stream}
+        plain = self.settings.definition(workload)
         if workload.prompt_tokens == "limit":
             plain["limit_tokens"] = workload.prompt_length(0, self.facts.context_tokens)
         return plain
 
-    def plan(self, page: str | None, also: Mapping[str, Collection[int]]) -> None:
-        """Which cells there are. `page`: the URL of the engine's counters."""
-        if page is None:
+    def plan(self, pages: tuple[str, ...], also: Mapping[str, Collection[int]]) -> None:
+        """Which cells there are. `pages`: the URLs of the engines' counters."""
+        if not pages:
             self.notes.append("the endpoint has no metrics page that is known: counts are not reconciled")
         settings, limit = self.settings, self.facts.limit
         if limit is None and not settings.ladder:
@@ -234,7 +243,7 @@ class _Bench:
             problem = workload.impossible(self.facts.context_tokens)
             rungs = own if workload.concurrency else (common if settings.ladder else auto)
             for rung in sorted({*rungs, *also.get(workload.name, ())}):
-                cell = CellRun(workload, rung, EngineWatch(page, settings.quiet_s), problem)
+                cell = CellRun(workload, rung, EngineWatch(pages, settings.quiet_s), problem)
                 cell.impossible = cell.over = problem is not None
                 self.cells.append(cell)
 
@@ -307,7 +316,13 @@ class _Bench:
             return
         began_s, began_wall_s = time.monotonic(), time.time()
         client.processes = processes_for(cell.chunks_per_s, os.cpu_count() or 1)
-        readings, cost = await self._measured(client, asked, cell)
+        try:
+            readings, cost = await self._measured(client, asked, cell)
+        except (ClientBrokeError, OSError) as error:
+            # The network raises nothing here: a process of the client is gone, and the cell's other rounds with it.
+            cell.over = True
+            cell.watch.blame(f"the load client broke: {error}; look for what ends processes (memory?), and try again")
+            return
         ended_s = time.monotonic()
         if self._cut(readings):
             self.notes.append(f"{cell.key}: round {number} was cut off by the end of the run and does not count")

@@ -16,6 +16,7 @@ from gates.profile import load
 from gates.program import settled
 from gates.strict import read_model
 from gates.throughput.bench import Subject
+from gates.throughput.book import open_book
 from gates.throughput.gate import judge
 from gates.throughput.plain import read_run
 from gates.throughput.settings import ThroughputSettings
@@ -38,14 +39,19 @@ class Plan:
     changes: Mapping[str, Any] = field(default_factory=dict)
     capability: Mapping[str, Any] = field(default_factory=dict)
     api_key_env: str | None = None
-    metrics_url: str | None = None
+    metrics_urls: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     instances: int = 1
     engine: str | None = None
+    engine_version: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
     baseline: Mapping[str, Any] | None = None
     deadline_s: float = 3600.0
     evidence_dir: Path = Path()
+    ledger: Path | None = None
+    """Where the spread between starts is looked up. Keeping the run is for whoever asked for it."""
+    start: str = ""
+    """Names the start of the engine, for whoever keeps the run."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         deadline_s=plan.deadline_s,
         evidence_dir=str(plan.evidence_dir),
         engine=plan.engine,
-        metrics_url=plan.metrics_url,
+        ledger=str(plan.ledger) if plan.ledger is not None else None,
     )
     trial = open_trial(request, lines)
     if not plan.model:
@@ -116,14 +122,16 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         trial.endpoint,
         request.model,
         trial.capability,
-        plan.metrics_url,
+        plan.metrics_urls,
         plan.flags,
         plan.instances,
         plan.engine,
+        plan.engine_version,
         {"endpoint": trial.endpoint.target.base, **plan.about},
     )
     chosen = read_model(ThroughputSettings, settings, "settings of the bench")
-    verdict = settled(trial, lambda trial: judge(trial, chosen, subject, thorough=True), lines)
+    book = open_book(request, keeping=False)
+    verdict = settled(trial, lambda trial: judge(trial, chosen, subject, book, thorough=True), lines)
     document = verdict.measurements.get("run")
     run = read_run(document) if isinstance(document, Mapping) else None
     return Benched(verdict, run, verdict.measurements.get("hardware", {}), tuple(verdict.measurements.get("notes", ())))

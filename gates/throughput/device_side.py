@@ -185,10 +185,11 @@ class Devices:
             return None
 
 
-def open_devices(target: Target, nvml: Nvml | None = None) -> Devices:
+def open_devices(target: Target, nvml: Nvml | None = None, *, servers: Sequence[Target] = ()) -> Devices:
     """The cards of the engine behind `target`: those that its processes hold, where these can be told, else all.
 
-    `nvml` is the module `pynvml` unless given. Never raises.
+    `servers`: the engine's own, where a front door stands before them. `nvml` is the module `pynvml` unless given.
+    Never raises.
     """
     if not is_local(target.host):
         return Devices(None, absent=f"the endpoint {target.authority} is on another machine", local=False)
@@ -201,7 +202,7 @@ def open_devices(target: Target, nvml: Nvml | None = None) -> Devices:
         cards = [_card(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except Exception as error:  # noqa: BLE001 - no driver, no library, no permission: one sentence for all
         return Devices(None, absent=f"NVML is not here: {error}")
-    pids = _engine_pids(target.port)
+    pids = _engine_pids([target.port, *(server.port for server in servers if is_local(server.host))])
     held = [card for card in cards if pids & _pids_on(nvml, card)]
     absent = None if cards else "there is no GPU here"
     return Devices(nvml, held or cards, pids if held else frozenset(), absent=absent)
@@ -230,11 +231,11 @@ def _pids_on(nvml: Nvml, card: Card) -> frozenset[int]:
         return frozenset()
 
 
-def _engine_pids(port: int) -> frozenset[int]:
-    """Whoever listens on the port, its children, and its parent's: an API server and its workers are siblings."""
+def _engine_pids(ports: Sequence[int]) -> frozenset[int]:
+    """Whoever listens on the ports, and their children."""
     try:
         open_ports = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-        listening = {c.pid for c in open_ports if getattr(c.laddr, "port", None) == port}
+        listening = {c.pid for c in open_ports if getattr(c.laddr, "port", None) in ports}
     except (psutil.Error, OSError):
         return frozenset()
     pids: set[int] = set()

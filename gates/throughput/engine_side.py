@@ -8,25 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gates.counters import Counters, read_counters
+from gates.endpoint import Endpoint
 from gates.throughput.records import Figure
-
-if TYPE_CHECKING:
-    from gates.endpoint import Endpoint
+from gates.wire import parse_location
 
 _PAGE_TIMEOUT_S: Final = 5.0
 _SETTLE_S: Final = 3.0
 """So long the engine may take to count what it has just finished."""
 _POLL_S: Final = 0.05
 _TOKEN_SHARE: Final = 0.02
+_PROBE_TOKENS: Final = 8
 _PROBE_TOKENS_PER_S: Final = 10.0
+_PROBE_PROMPTS: Final = 10
 _PROBES_PER_S: Final = 1.0
-"""A daemon that asks for a few tokens every few seconds is no load; one slow user already generates more."""
+_PROBES_AT_ONCE: Final = 2
+"""A daemon asks each engine for a few tokens every few seconds, itself and through its front door: that is no load. One
+slow user already generates more. A probe's prompt has so many times its answer's tokens, the chat template's included.
+"""
 _LIMIT_FLAGS: Final = ("--max-num-seqs", "--max-running-requests", "--parallel", "-np")
 _CONTEXT_FLAGS: Final = ("--max-model-len", "--context-length", "--ctx-size", "-c")
 _KV_FLAGS: Final = ("--kv-cache-dtype", "--cache-type-k")
@@ -82,13 +87,24 @@ def facts_of_flags(flags: Sequence[str], *, instances: int = 1) -> EngineFacts:
 
 
 def look_at(
-    endpoint: Endpoint, model: str, metrics_url: str | None, ends_at_s: float
-) -> tuple[EngineFacts, str | None]:
-    """What the endpoint's own pages say, and the URL of a metrics page of a known engine: the given one, else its own.
+    endpoint: Endpoint, model: str, metrics_urls: Sequence[str], ends_at_s: float
+) -> tuple[EngineFacts, tuple[str, ...]]:
+    """What the endpoint's own pages say, and the URLs of metrics pages of a known engine: the given ones, else its own.
 
+    A front door shows less than the engines behind it: what it does not say is asked of the server of the first page.
     A page that it does not have costs one 404; after one that never comes no further one is waited for.
     """
     pages = _Pages(endpoint, ends_at_s)
+    facts = _facts(pages, model)
+    shown = pages.metrics(metrics_urls)
+    behind = parse_location(shown[0])[0] if shown else endpoint.target
+    if behind.base == endpoint.target.base:
+        return facts, shown
+    own = _facts(_Pages(Endpoint(behind, endpoint.api_key), ends_at_s), model)
+    return facts.or_else(replace(own, limit=own.limit * len(shown) if own.limit else None)), shown
+
+
+def _facts(pages: _Pages, model: str) -> EngineFacts:
     served = _card(pages.get("/v1/models"), model)
     info = pages.get("/get_server_info") or pages.get("/server_info")
     props = {} if info else pages.get("/props")
@@ -96,7 +112,7 @@ def look_at(
     owner = served.get("owned_by")
     settings = props.get("default_generation_settings")
     shape = _integer(settings.get("n_ctx")) if isinstance(settings, dict) else None
-    facts = EngineFacts(
+    return EngineFacts(
         name=owner if isinstance(owner, str) else None,
         version=next((str(v) for v in (info.get("version"), version, props.get("build_info")) if v), None),
         limit=_running_limit(info) or _integer(props.get("total_slots")),
@@ -104,7 +120,6 @@ def look_at(
         captures=_sizes(info.get("cuda_graph_bs")),
         kv_format=info["kv_cache_dtype"] if isinstance(info.get("kv_cache_dtype"), str) else None,
     )
-    return facts, pages.metrics(metrics_url)
 
 
 @dataclass
@@ -122,15 +137,42 @@ class _Pages:
         self.silent = exchange.failure is not None and exchange.failure.layer == "timeout"
         return _object(exchange.body) if exchange.status == 200 else {}
 
-    def metrics(self, metrics_url: str | None) -> str | None:
+    def metrics(self, given: Sequence[str]) -> tuple[str, ...]:
+        """All of the given pages, else the server's own; none where one of them cannot be read."""
         timeout_s = self._timeout_s()
-        if (self.silent and metrics_url is None) or timeout_s <= 0:
-            return None
-        url = metrics_url or f"{self.endpoint.target.base}/metrics"
-        return url if read_counters(url, timeout_s=timeout_s) is not None else None
+        if (self.silent and not given) or timeout_s <= 0:
+            return ()
+        urls = tuple(given) or (f"{self.endpoint.target.base}/metrics",)
+        return urls if read_pages(urls, timeout_s=timeout_s) is not None else ()
 
     def _timeout_s(self) -> float:
         return min(_PAGE_TIMEOUT_S, self.ends_at_s - time.monotonic())
+
+
+def read_pages(urls: Sequence[str], *, timeout_s: float) -> Counters | None:
+    """The counters of all `urls` together; None when one of them cannot be read: a sum without it would be wrong."""
+    pages: list[Counters] = []
+    for url in urls:
+        page = read_counters(url, timeout_s=timeout_s)
+        if page is None:
+            return None
+        pages.append(page)
+    return together(pages) if pages else None
+
+
+def together(pages: Sequence[Counters]) -> Counters:
+    """Several engines as one. What one of them does not count is not known of all; of speculation the mean is taken."""
+    if len(pages) == 1:
+        return pages[0]
+    added: dict[str, Any] = {}
+    for name in Counters.__dataclass_fields__:
+        values = [getattr(page, name) for page in pages]
+        known = [value for value in values if value is not None]
+        added[name] = sum(known) if len(known) == len(values) else None
+    lengths = [page.accept_length for page in pages if page.accept_length]
+    fullest = max((page.kv_usage for page in pages if page.kv_usage is not None), default=None)
+    known_lengths = statistics.fmean(lengths) if lengths else None
+    return Counters(**added | {"accept_length": known_lengths, "kv_usage": fullest})
 
 
 @dataclass(frozen=True)
@@ -148,9 +190,9 @@ class Tally:
 
 @dataclass
 class EngineWatch:
-    """The engine's counters over the rounds of one cell. `metrics_url` None: nothing is known, nothing is judged."""
+    """The engine's counters over the rounds of one cell. No `pages`: nothing is known, nothing is judged."""
 
-    metrics_url: str | None
+    pages: tuple[str, ...] = ()
     quiet_s: float = 10.0
     tally: Tally = field(default_factory=Tally)
     problem: str | None = None
@@ -165,13 +207,13 @@ class EngineWatch:
         """Read the counters before a round, once nothing runs any more; what does not leave is somebody else's, or one
         that we have `abandoned`, where there was any.
         """
-        if self.metrics_url is None:
+        if not self.pages:
             return
         quiet_by_s = min(time.monotonic() + self.quiet_s, ends_at_s)
-        self._before = await _read(self.metrics_url)
+        self._before = await _read(self.pages)
         while (busy := _busy(self._before)) and time.monotonic() < quiet_by_s:
             await asyncio.sleep(_POLL_S * 4)
-            self._before = await _read(self.metrics_url)
+            self._before = await _read(self.pages)
         self._opened_s = time.monotonic()
         if busy:
             whose = "of somebody else, or given up by us," if abandoned else "of somebody else"
@@ -185,20 +227,20 @@ class EngineWatch:
         """Read them after it, once the engine has counted what we know to be finished."""
         self.tally = self.tally.plus(tally)
         before = self._before
-        if self.metrics_url is None or before is None:
+        if not self.pages or before is None:
             return
         span_s = time.monotonic() - self._opened_s
         settled_by_s = time.monotonic() + (_SETTLE_S if self._patient else 0.0)
-        after = await _read(self.metrics_url)
+        after = await _read(self.pages)
         while after is not None and _short(before, after, tally) and time.monotonic() < settled_by_s:
             await asyncio.sleep(_POLL_S)
-            after = await _read(self.metrics_url)
+            after = await _read(self.pages)
         if after is None:
             return
         # A page of one engine of several never counts all of ours: waiting for it once is enough.
         self._patient = self._patient and not _short(before, after, tally)
         self._add(before, after)
-        self.blame(foreign_load(before, after, tally, span_s))
+        self.blame(foreign_load(before, after, tally, span_s, engines=len(self.pages)))
 
     def figures(self) -> dict[str, Figure]:
         """Sums over the cell; only what the engine counts. `n`: requests that the cell sent."""
@@ -237,8 +279,8 @@ class EngineWatch:
             self._sums[name] = self._sums.get(name, 0.0) + after - before
 
 
-async def _read(metrics_url: str) -> Counters | None:
-    return await asyncio.to_thread(read_counters, metrics_url, timeout_s=_PAGE_TIMEOUT_S)
+async def _read(pages: Sequence[str]) -> Counters | None:
+    return await asyncio.to_thread(read_pages, pages, timeout_s=_PAGE_TIMEOUT_S)
 
 
 def _busy(counters: Counters | None) -> float:
@@ -251,19 +293,21 @@ def _short(before: Counters, after: Counters, tally: Tally) -> bool:
     return uncounted or (_busy(after) > 0 and not tally.failed)
 
 
-def foreign_load(before: Counters, after: Counters, tally: Tally, span_s: float) -> str | None:
-    """What the engine did for others between two readings, `span_s` apart, when that was more than health probes."""
+def foreign_load(before: Counters, after: Counters, tally: Tally, span_s: float, *, engines: int = 1) -> str | None:
+    """What so many `engines` did for others between two readings, `span_s` apart, when that was more than probes."""
     if _busy(after) and not tally.failed:
         return f"foreign load: {_busy(after):.0f} requests run on the engine after ours have all ended"
     beyond = _grown(before.finished, after.finished) - tally.counted - tally.failed
+    probes = engines * (_PROBES_PER_S * span_s + _PROBES_AT_ONCE)
     if tally.failed:
         # What the failed ones cost nobody knows; how many there were is known.
-        return _of_requests(beyond) if beyond > _PROBES_PER_S * span_s else None
+        return _of_requests(beyond) if beyond > probes else None
     generated = _grown(before.generation_tokens, after.generation_tokens) - tally.tokens
     read = _grown(before.prompt_tokens, after.prompt_tokens) - tally.prompt_tokens
-    if generated > max(_TOKEN_SHARE * tally.tokens, _PROBE_TOKENS_PER_S * span_s):
+    allowed = engines * (_PROBE_TOKENS_PER_S * span_s + _PROBES_AT_ONCE * _PROBE_TOKENS)
+    if generated > max(_TOKEN_SHARE * tally.tokens, allowed):
         return f"foreign load: the engine generated {generated:.0f} tokens more than came to us"
-    if read > max(_TOKEN_SHARE * tally.prompt_tokens, 10 * _PROBE_TOKENS_PER_S * span_s):
+    if read > max(_TOKEN_SHARE * tally.prompt_tokens, _PROBE_PROMPTS * allowed):
         return f"foreign load: the engine read {read:.0f} tokens of prompts more than ours"
     counted_tokens = None not in (before.generation_tokens, after.generation_tokens)
     return _of_requests(beyond) if beyond > 0 and not counted_tokens else None

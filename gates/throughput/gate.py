@@ -8,21 +8,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gates import load_client
-from gates.contract import VerdictKind
+from gates.contract import Deployment, VerdictKind
 from gates.strict import read_model
 from gates.throughput.bench import Measured, ProbeFailedError, Progress, Subject, measure
+from gates.throughput.book import Book, elsewhere, open_book
 from gates.throughput.cells import UNMEASURABLE, CellRun
 from gates.throughput.decide.floors import ClientError, Limit, judge_limit
 from gates.throughput.decide.noninferiority import decide
 from gates.throughput.decide.rule import Rule
 from gates.throughput.decide.spread import Spread
+from gates.throughput.device_side import open_devices
 from gates.throughput.explain import cliff, step_time
+from gates.throughput.explain.memory_bound import with_shares
 from gates.throughput.explain.waves import Request, find_waves
 from gates.throughput.ladder import resolved
 from gates.throughput.plain import plain_run, read_run
 from gates.throughput.records import AGGREGATE, DECODE, TTFT, Cell, Run
 from gates.throughput.settings import Rung, ThroughputSettings
 from gates.trial import DeadlineError
+from gates.wire import parse_location
 
 if TYPE_CHECKING:
     from gates.contract import Verdict
@@ -40,18 +44,33 @@ def run(trial: Trial) -> Verdict:
     """The gate as a profile asks for it."""
     settings = read_model(ThroughputSettings, trial.request.profile, "settings of gate throughput")
     request = trial.request
-    subject = Subject(trial.endpoint, request.model, trial.capability, request.metrics_url, engine=request.engine)
-    return judge(trial, settings, subject)
+    candidate = request.candidate or Deployment()
+    pages = (request.metrics_url,) if request.metrics_url else candidate.metrics_urls
+    known = {name: getattr(candidate, name) for name in ("topology", "release", "digest")}
+    subject = Subject(
+        trial.endpoint,
+        request.model,
+        trial.capability,
+        pages,
+        candidate.flags,
+        candidate.instances,
+        request.engine,
+        candidate.engine_version,
+        {key: value for key, value in known.items() if value},
+    )
+    return judge(trial, settings, subject, open_book(request))
 
 
-def judge(trial: Trial, settings: ThroughputSettings, subject: Subject, *, thorough: bool = False) -> Verdict:
-    """Measure `subject` and judge it. What was measured is in the verdict's measurements, as `run`.
+def judge(
+    trial: Trial, settings: ThroughputSettings, subject: Subject, book: Book, *, thorough: bool = False
+) -> Verdict:
+    """Measure `subject` and judge it. What was measured is in the verdict's measurements, as `run`, and in the `book`.
 
     It ends as soon as the verdict can no longer change; `thorough`: a failed request does not end it, because people
     want the other numbers.
     """
-    baseline = _baseline(trial)
-    rule = _rule(settings)
+    baseline = book.baseline(settings) or _baseline(trial, book)
+    rule = _rule(settings, {} if baseline is None else book.spreads(subject.engine, _hardware(subject, book), settings))
     refused = rule.refusal() if baseline is not None else None
     if refused is not None:
         trial.check("margin", VerdictKind.INCONCLUSIVE, refused)
@@ -62,6 +81,12 @@ def judge(trial: Trial, settings: ThroughputSettings, subject: Subject, *, thoro
         )
     except ProbeFailedError as error:
         return _no_answer(trial, error)
+    measured = replace(measured, hardware={**measured.hardware, **book.candidate.hardware})
+    measured = _explained(measured, settings, subject)
+    recorded = book.keep(measured.run, measured.hardware, who=f"gate {trial.request.gate}")
+    if recorded is not None:
+        trial.measurements["ledger"] = {"run": recorded.run, "rows": list(recorded.rows)}
+    measured = replace(measured, notes=[*measured.notes, *book.notes])
     trial.measurements["run"] = plain_run(measured.run)
     trial.measurements["hardware"] = dict(measured.hardware)
     trial.measurements["notes"] = list(measured.notes)
@@ -70,13 +95,36 @@ def judge(trial: Trial, settings: ThroughputSettings, subject: Subject, *, thoro
     for seen, cell in zip(measured.cells, measured.run.cells, strict=True):
         _judge_cell(trial, settings, seen, cell, measured.run)
         _judge_waves(trial, seen)
+    if book.problem is not None:
+        trial.check("ledger", VerdictKind.PASS, book.problem, warn=True)
     _judge_ladders(trial, settings, measured.run)
-    _judge_baseline(trial, measured.run, baseline, rule)
+    if baseline is None:
+        trial.skip("baseline", book.why_none)
+    else:
+        _judge_baseline(trial, measured.run, baseline, rule)
     return trial.verdict(headline(measured.run))
 
 
-def _rule(settings: ThroughputSettings) -> Rule:
-    spreads: dict[str, Spread] = {metric: Spread(settings.session_sd) for metric in settings.compared}
+def _hardware(subject: Subject, book: Book) -> Mapping[str, Any]:
+    """What the daemon knows of the cards; else what can be seen of them."""
+    if book.candidate.hardware or book.ledger is None:
+        return book.candidate.hardware
+    servers = [parse_location(url)[0] for url in subject.metrics_urls]
+    return open_devices(subject.endpoint.target, servers=servers).hardware()
+
+
+def _explained(measured: Measured, settings: ThroughputSettings, subject: Subject) -> Measured:
+    if settings.roofline is None:
+        return measured
+    run_, said = with_shares(measured.run, settings.roofline, subject.instances)
+    return replace(measured, run=run_, notes=[*measured.notes, *said])
+
+
+def _rule(settings: ThroughputSettings, known: Mapping[str, Spread]) -> Rule:
+    """`known`: the spreads between starts that restarts have measured; the others are assumed."""
+    spreads: dict[str, Spread] = {
+        metric: known.get(metric) or Spread(settings.session_sd) for metric in settings.compared
+    }
     return Rule(margin=settings.margin, metrics=settings.compared, spreads=spreads)
 
 
@@ -226,11 +274,18 @@ def _judge_waves(trial: Trial, seen: CellRun) -> None:
             return
 
 
-def _baseline(trial: Trial) -> Run | None:
+def _baseline(trial: Trial, book: Book) -> Run | None:
+    """What the request says was measured before; not where that was on other cards than live has now."""
     measurements = (trial.request.baseline or {}).get("measurements")
     document = measurements.get("run") if isinstance(measurements, Mapping) else None
-    if not isinstance(document, Mapping):
+    if not isinstance(measurements, Mapping) or not isinstance(document, Mapping):
         return None
+    hardware = measurements.get("hardware")
+    if book.live is not None and isinstance(hardware, Mapping):
+        other = elsewhere(hardware, book.live.hardware)
+        if other is not None:
+            book.why_none = f"{book.why_none}; as a candidate it was on other hardware ({other})"
+            return None
     try:
         return asked(read_run(document))
     except ValueError as error:
@@ -243,10 +298,7 @@ def asked(run_: Run) -> Run:
     return replace(run_, cells=[cell for cell in run_.cells if cell.requests])
 
 
-def _judge_baseline(trial: Trial, run_: Run, baseline: Run | None, rule: Rule) -> None:
-    if baseline is None:
-        trial.skip("baseline", "no baseline measurement was given")
-        return
+def _judge_baseline(trial: Trial, run_: Run, baseline: Run, rule: Rule) -> None:
     untimed = [str(cell.key) for cell in run_.cells if any(kind in UNMEASURABLE for kind in cell.failures)]
     if untimed:
         trial.check("baseline", VerdictKind.INCONCLUSIVE, f"nothing to compare: {', '.join(untimed)} cannot be timed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,34 @@ class Rung(StrictModel):
     def _positive(self) -> Rung:
         if isinstance(self.concurrency, int) and not 0 < self.concurrency <= 4096:
             raise ValueError("concurrency is between 1 and 4096")
+        return self
+
+
+class Roofline(StrictModel):
+    """Sizes of the model, and the bandwidth of one instance: what share of it each cell uses is then said."""
+
+    weights_bytes: float = Field(gt=0)
+    """Read in every step; of a mixture of experts without the experts."""
+    expert_bytes: float = Field(default=0.0, ge=0)
+    """All experts of all layers together."""
+    experts: int = Field(default=0, ge=0)
+    active_experts: int = Field(default=0, ge=0)
+    """Of so many `experts` each token takes so many."""
+    kv_bytes_per_token: float | None = Field(default=None, gt=0)
+    """All layers, keys and values; or `layers`, `kv_heads`, `head_dim` and `kv_bytes_per_value` instead."""
+    layers: int | None = Field(default=None, gt=0)
+    kv_heads: int | None = Field(default=None, gt=0)
+    head_dim: int | None = Field(default=None, gt=0)
+    kv_bytes_per_value: float = Field(default=2.0, gt=0)
+    bandwidth_bytes_per_s: float = Field(gt=0)
+    """Of all cards of one instance together; as measured by copying rather than from a data sheet."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Roofline:
+        if self.kv_bytes_per_token is None and None in (self.layers, self.kv_heads, self.head_dim):
+            raise ValueError("a roofline needs kv_bytes_per_token, or layers, kv_heads and head_dim")
+        if self.expert_bytes and not 0 < self.active_experts <= self.experts:
+            raise ValueError("expert_bytes needs experts, and active_experts of them")
         return self
 
 
@@ -68,6 +96,8 @@ class ThroughputSettings(StrictModel):
     quiet_s: float = Field(default=10.0, ge=0)
     """So long requests of before, ours that timed out too, may take to leave; whoever then still runs is foreign."""
     request_timeout_s: float = Field(default=300.0, gt=0)
+    roofline: Roofline | None = None
+    """With it the share of the memory bandwidth that each cell uses is said; a diagnosis, nothing is judged by it."""
 
     @model_validator(mode="after")
     def _consistent(self) -> ThroughputSettings:
@@ -81,3 +111,7 @@ class ThroughputSettings(StrictModel):
         if list(self.rounds) != sorted(set(self.rounds)) or self.rounds[0] < 1:
             raise ValueError("rounds are numbers from 1 on, ascending, as [3, 5, 9]")
         return self
+
+    def definition(self, workload: Workload) -> dict[str, Any]:
+        """All that two cells must share to be compared, as far as the settings decide it."""
+        return {**workload.plain(), "requests_per_stream": self.requests_per_stream}

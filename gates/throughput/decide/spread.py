@@ -13,6 +13,8 @@ from gates.throughput.records import DECODE, CellKey, Run
 MIN_RESTARTS: Final = 5
 _MIN_SD: Final = 0.005
 """Five starts that agree by chance do not make the sixth one agree."""
+_MAX_SD: Final = 0.99
+"""No margin can carry that; more says nothing more."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,13 @@ class Spread:
 
 ASSUMED: Final = Spread(0.01)
 """What is taken until it was measured."""
+
+
+def of_restarts(sd: float, restarts: int) -> Spread | None:
+    """What so many restarts showed, `sd` of the logarithm; None where they are too few to show anything."""
+    if restarts < MIN_RESTARTS:
+        return None
+    return Spread(min(_MAX_SD, max(_MIN_SD, sd)), restarts)
 
 
 def measured(runs: Sequence[Run], metric: str = DECODE) -> Spread:

@@ -1,0 +1,147 @@
+"""The ledger as a measurement uses it: what live showed, how far starts lie apart, a place for what was measured.
+
+Whatever goes wrong with it is said, and changes no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from gates.contract import Deployment
+from gates.ledger.rows import DRIVER, GPUS, HOST, Kind, Row, canonical
+from gates.ledger.store import Ledger
+from gates.throughput.decide.spread import Spread, of_restarts
+from gates.throughput.records import Run
+
+if TYPE_CHECKING:
+    from gates.contract import GateRequest
+    from gates.ledger.store import Recorded
+    from gates.throughput.settings import ThroughputSettings
+    from gates.throughput.workload import Workload
+
+Result = TypeVar("Result")
+_PATIENCE_S: Final = 5.0
+"""A gate has a deadline: another process that holds the file longer than this is not waited for."""
+_BOX: Final = (GPUS, DRIVER, HOST)
+
+
+@dataclass
+class Book:
+    """`ledger` None: nothing is known, and nothing is kept. `notes`: what is to be said about it."""
+
+    ledger: Ledger | None = None
+    candidate: Deployment = field(default_factory=Deployment)
+    live: Deployment | None = None
+    keeping: bool = True
+    """False: whoever asked for the measurement keeps it."""
+    notes: list[str] = field(default_factory=list)
+    why_none: str = "no baseline measurement was given"
+    """Why there is nothing to compare with."""
+    problem: str | None = None
+    """The first thing that went wrong with the file."""
+
+    def baseline(self, settings: ThroughputSettings) -> Run | None:
+        """What live showed last on the cards it has, without users: of these workloads, whole enough to be compared."""
+        live = self.live
+        if self.ledger is None or live is None or not live.digest:
+            return None
+        ledger, box = self.ledger, {key: live.hardware[key] for key in _BOX if live.hardware.get(key)}
+        rows = self._asked(lambda: ledger.latest(live.digest, hardware=box, rounds=settings.rounds[0]), "read")
+        found = [row for row in rows or () if _is_asked(row, settings)]
+        if not found:
+            self.why_none = (
+                f"{live.release} was not measured by these workloads on the cards it has; in quiet hours "
+                "`cutover bench --live --profile` with this profile does"
+            )
+            return None
+        runs = ", ".join(dict.fromkeys(row.run for row in found))
+        self.notes.append(f"baseline: what {live.release} showed on {found[-1].started_at[:10]} (ledger, run {runs})")
+        return as_run(found)
+
+    def spreads(
+        self, engine: str | None, hardware: Mapping[str, Any], settings: ThroughputSettings
+    ) -> dict[str, Spread]:
+        """Of every metric whose spread between starts of this engine on such a box has been measured."""
+        if self.ledger is None or not engine or not hardware.get(HOST):
+            return {}
+        ledger, box = self.ledger, {key: hardware[key] for key in (GPUS, HOST) if hardware.get(key)}
+        found: dict[str, Spread] = {}
+        for metric in settings.compared:
+            tau = self._asked(lambda metric=metric: ledger.tau(engine, hardware=box, metric=metric), "read")  # type: ignore[misc]
+            spread = of_restarts(tau.sd, tau.restarts) if tau is not None else None
+            if spread is not None:
+                found[metric] = spread
+        return found
+
+    def keep(self, run: Run, hardware: Mapping[str, Any], *, who: str) -> Recorded | None:
+        """The run as rows of the ledger, under the start of the engines that was measured."""
+        if self.ledger is None or not self.keeping or not run.cells:
+            return None
+        ledger, start = self.ledger, self.candidate.start
+        kind = Kind.RESTART if start else Kind.CELL
+        recorded = self._asked(
+            lambda: ledger.record(run, who=who, hardware=hardware, kind=kind, start=start), "written"
+        )
+        if recorded is not None:
+            self.notes.append(f"ledger: run {recorded.run}, {len(recorded.rows)} rows")
+        return recorded
+
+    def _asked(self, do: Callable[[], Result], what: str) -> Result | None:
+        try:
+            return do()
+        except Exception as error:  # noqa: BLE001 - a book that breaks must not take a verdict with it
+            if self.problem is None:
+                self.problem = f"the ledger could not be {what}, and nothing else hangs on that: {error}"
+                self.notes.append(self.problem)
+            return None
+
+
+def open_book(request: GateRequest, *, keeping: bool = True) -> Book:
+    """The ledger that the request names, for what it says is judged."""
+    ledger = Ledger(Path(request.ledger), patience_s=_PATIENCE_S) if request.ledger else None
+    return Book(ledger, request.candidate or Deployment(), request.live, keeping)
+
+
+def as_run(rows: list[Row]) -> Run:
+    """Rows as the run they could have been; the newest definition of each workload, and only what was measured by it.
+
+    They may come from several starts, which makes their mean better than that of one; it is not counted as such.
+    """
+    newest = rows[-1]
+    definitions = {row.cell.key.workload: row.definition for row in rows}
+    cells = [row.cell for row in rows if canonical(row.definition) == canonical(definitions[row.cell.key.workload])]
+    return Run(newest.started_at, newest.duration_s, newest.configuration.model, definitions, cells)
+
+
+def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """How the hardware of a measurement differs from that of today, where both are known; None: it does not.
+
+    Of cards the kinds count: a run through a front door may name all cards of the box.
+    """
+    for key in _BOX:
+        before, today = (sorted(set(v)) if isinstance(v := each.get(key), list | tuple) else v for each in (then, now))
+        if before and today and before != today:
+            return f"{key} {before} then, {today} now"
+    return None
+
+
+def _is_asked(row: Row, settings: ThroughputSettings) -> bool:
+    workload = next((each for each in settings.workloads if each.name == row.cell.key.workload), None)
+    if workload is None:
+        return False
+    # How long the longest prompt is depends on the engine; where it differs the comparison says so.
+    mine = {key: value for key, value in row.definition.items() if key != "limit_tokens"}
+    rungs = _rungs(settings, workload)
+    return canonical(mine) == canonical(settings.definition(workload)) and (
+        rungs is None or row.cell.key.concurrency in rungs
+    )
+
+
+def _rungs(settings: ThroughputSettings, workload: Workload) -> set[int] | None:
+    """The rungs of a ladder that names them all; None where the engine's limit decides."""
+    asked = workload.concurrency or tuple(rung.concurrency for rung in settings.ladder)
+    numbers = {rung for rung in asked if isinstance(rung, int)}
+    return numbers if asked and len(numbers) == len(set(asked)) else None
