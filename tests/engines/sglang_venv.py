@@ -14,7 +14,7 @@ from pathlib import Path
 from launch.engines.venv import default_cache_dir
 
 SGLANG_VERSION = "0.5.23"
-INSTALLED_BYTES = 5_500_000_000
+INSTALLED_BYTES = 7_000_000_000
 STEP_TIMEOUT_S = 3600.0
 
 DEPENDENCIES = """

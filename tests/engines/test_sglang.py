@@ -30,8 +30,8 @@ def test_a_real_sglang_passes_what_its_model_can(serve_sglang, tmp_path):
 @pytest.mark.parametrize(
     ("name", "parsers", "why"),
     [
-        ("noparser", PARSERS[2:], "--tool-call-parser"),
-        ("wrongparser", ("--tool-call-parser", "pythonic", *PARSERS[2:]), "tool-call parser"),
+        ("noparser", PARSERS[2:], "is a tool-call parser set?"),
+        ("wrongparser", ("--tool-call-parser", "pythonic", *PARSERS[2:]), "is a tool-call parser set?"),
         ("noreasoning", PARSERS[:2], "think"),
     ],
 )
