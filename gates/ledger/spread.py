@@ -2,19 +2,22 @@
 
 Two starts of one release differ by more than their rounds do (memory layout, clocks, kernels chosen while warming up),
 and no number of rounds averages that away. The measure is the standard deviation of the ladder's mean, in logarithms:
-of every start the mean over its cells of ln(median of the rounds).
+of every start the mean over its cells of ln(median of the rounds). What the rounds' own noise adds to it is taken off
+again, as in any analysis of variance between and within groups: whoever compares two runs counts that noise himself.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gates.ledger.rows import Row, canonical
 
 _Cell = tuple[str, str, int]
+_Level = tuple[float, float]
+"""ln(median of the rounds), and the variance that the rounds' noise gives it."""
 
 
 class Tau(NamedTuple):
@@ -30,12 +33,12 @@ def spread_between_starts(rows: Iterable[Row], metric: str) -> Tau | None:
     """Rows of one release on one hardware are one group; the groups' variances are pooled. None: no group of two."""
     squares, freedom = 0.0, 0
     for group in _groups(rows, metric):
-        starts = _starts(group, metric)
-        means = _ladder_means(list(starts.values()))
-        if len(means) > 1:
-            squares += statistics.variance(means) * (len(means) - 1)
-            freedom += len(means) - 1
-    return Tau(math.sqrt(squares / freedom), freedom + 1) if freedom else None
+        ladders = _ladders(list(_starts(group, metric).values()))
+        if len(ladders) > 1:
+            between = statistics.variance(mean for mean, _ in ladders)
+            squares += (between - statistics.fmean(noise for _, noise in ladders)) * (len(ladders) - 1)
+            freedom += len(ladders) - 1
+    return Tau(math.sqrt(max(0.0, squares) / freedom), freedom + 1) if freedom else None
 
 
 def _groups(rows: Iterable[Row], metric: str) -> Iterator[list[Row]]:
@@ -56,20 +59,32 @@ def _groups(rows: Iterable[Row], metric: str) -> Iterator[list[Row]]:
         yield max(alike.values(), key=lambda group: len({row.start for row in group}))
 
 
-def _starts(rows: Iterable[Row], metric: str) -> dict[str, dict[_Cell, list[float]]]:
-    """Start → cell → logarithms: one for each time that it was measured in that start."""
-    starts: dict[str, dict[_Cell, list[float]]] = {}
+def _starts(rows: Iterable[Row], metric: str) -> dict[str, dict[_Cell, list[_Level]]]:
+    """Start → cell → its levels: one for each time that it was measured in that start."""
+    starts: dict[str, dict[_Cell, list[_Level]]] = {}
     for row in rows:
         cell = (row.cell.key.workload, canonical(row.definition), row.cell.key.concurrency)
         value = row.figure(metric).value
         if value is not None:
-            starts.setdefault(row.start, {}).setdefault(cell, []).append(math.log(value))
+            level = (math.log(value), _noise(row.cell.rounds.get(metric, ())))
+            starts.setdefault(row.start, {}).setdefault(cell, []).append(level)
     return starts
 
 
-def _ladder_means(starts: list[dict[_Cell, list[float]]]) -> list[float]:
-    """Over the cells that every start has: a ladder with one rung less has another mean."""
-    common = set.intersection(*(set(start) for start in starts))
+def _noise(rounds: Sequence[float]) -> float:
+    """Variance of the mean of the rounds' logarithms; of their median it is larger, so never too much is taken off."""
+    if len(rounds) < 2 or min(rounds) <= 0:
+        return 0.0
+    return statistics.variance(map(math.log, rounds)) / len(rounds)
+
+
+def _ladders(starts: list[dict[_Cell, list[_Level]]]) -> list[_Level]:
+    """Of each start the mean over the cells that every start has: a ladder with one rung less has another mean."""
+    common = sorted(set.intersection(*(set(start) for start in starts)))
     if not common:
         return []
-    return [statistics.fmean(statistics.fmean(start[cell]) for cell in common) for start in starts]
+    return [_mean([_mean(start[cell]) for cell in common]) for start in starts]
+
+
+def _mean(levels: Sequence[_Level]) -> _Level:
+    return statistics.fmean(level for level, _ in levels), sum(noise for _, noise in levels) / len(levels) ** 2

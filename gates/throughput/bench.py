@@ -315,7 +315,7 @@ class _Bench:
             cell.over = True
             return
         began_s, began_wall_s = time.monotonic(), time.time()
-        client.processes = processes_for(cell.chunks_per_s, os.cpu_count() or 1)
+        client.processes = self.settings.client_processes or processes_for(cell.chunks_per_s, os.cpu_count() or 1)
         try:
             readings, cost = await self._measured(client, asked, cell)
         except (ClientBrokeError, OSError) as error:

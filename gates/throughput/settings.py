@@ -93,6 +93,8 @@ class ThroughputSettings(StrictModel):
     """The client may use this share of a core."""
     max_cached_share: float = Field(default=0.01, gt=0, le=1)
     """Of a cold prompt's tokens; what the chat template puts in front of every prompt is allowed besides."""
+    client_processes: int | None = Field(default=None, gt=0, le=64)
+    """Processes of the client for a round; without it as many as the expected rate of chunks needs."""
     quiet_s: float = Field(default=10.0, ge=0)
     """So long requests of before, ours that timed out too, may take to leave; whoever then still runs is foreign."""
     request_timeout_s: float = Field(default=300.0, gt=0)

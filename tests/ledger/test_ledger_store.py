@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import resource
 import shutil
 import signal
 import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,7 +22,7 @@ from gates.ledger.errors import LedgerError, LedgerRefusedError, NoSuchRowError
 from gates.ledger.rows import Kind, Source
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
-from gates.throughput.records import DECODE, TTFT, Figure
+from gates.throughput.records import DECODE, TTFT, Cell, CellKey, Figure
 
 ALL = Selection(sources=tuple(Source))
 NOBODY = 65534
@@ -397,3 +400,42 @@ def test_tau_is_unknown_until_restarts_were_measured(ledger):
     for row in ledger.rows(Selection(kind=Kind.RESTART)):
         ledger.retract(str(row.id), reason="the cards were throttled", who="ada")
     assert ledger.tau("sglang") is None
+
+
+def test_tau_takes_the_workloads_that_most_starts_had(ledger):
+    restarts(ledger, "qwen-tp2@1a2b3c4d", [100, 102])
+    other = {"chat": {**CHAT, "answer_tokens": 32}}
+    record(ledger, run(cells=[cell("chat", 1, 400)], workloads=other), kind=Kind.RESTART, start="another profile")
+    tau = ledger.tau("sglang")
+    assert tau is not None
+    assert (tau.sd, tau.restarts) == (pytest.approx(0.0140, abs=1e-4), 2)
+
+
+def test_noise_of_rounds_is_no_spread_between_starts(ledger):
+    """One level, 3 % between rounds: the medians of three lie apart by themselves."""
+    noisy = [(96, 98, 103), (99, 102, 104), (97, 100, 101), (95, 99, 103), (98, 101, 104)]
+    for number, rates in enumerate(noisy):
+        only = Cell(CellKey("chat", 1), 6, {DECODE: rates})
+        record(ledger, run(cells=[only]), kind=Kind.RESTART, start=str(number))
+    medians = [row.figure(DECODE).value or 0.0 for row in ledger.rows(Selection())]
+    assert statistics.stdev(map(math.log, medians)) > 0.015
+    tau = ledger.tau("sglang")
+    assert tau is not None
+    assert tau.restarts == 5
+    assert tau.sd < 0.005
+
+
+def test_a_quick_look_does_not_hide_a_measurement(ledger):
+    whole = record(ledger, run(cells=[cell("chat", 1, 100)]))
+    record(ledger, run(cells=[cell("chat", 1, 200, rounds=1)], at="2026-11-29T02:00:00Z"))
+    assert [row.id for row in ledger.latest("1a2b3c4d", rounds=3)] == list(whole.rows)
+    assert ledger.latest("1a2b3c4d")[0].rounds == 1
+
+
+def test_a_file_that_is_held_is_waited_for_as_long_as_one_likes(ledger):
+    record(ledger)
+    with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match=r"another process has held the ledger .* nothing was recorded"):
+            record(Ledger(ledger.path, patience_s=0.1))
+        assert len(ledger.rows(Selection())) == 6
