@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.cli import main
 from gates.ledger.rows import Kind
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
@@ -72,4 +73,13 @@ def test_a_gate_keeps_its_run_and_the_next_candidate_is_compared_with_it(stage, 
     assert request["live"]["digest"] == rows[0].configuration.digest
     assert any(f"baseline: what {first['release']} showed" in note for note in verdict["measurements"]["notes"])
     assert "baseline.decode_tok_per_s" in {check["id"] for check in verdict["checks"]}
-    assert len(book.rows(Selection())) == 4
+    shown = book.rows(Selection())[2:]
+    assert len(shown) == 2
+
+    # In quiet hours a person may measure what is live: the same release in the same start.
+    bench = ["bench", "--live", "--profile", measuring, "--concurrency", "1"]
+    assert main(["--config", str(stage.config_file), *bench]) == 0
+    again = book.rows(Selection())[-1]
+    assert again.configuration.identity == shown[0].configuration.identity
+    assert (again.kind, again.start, again.cell.problem) == (Kind.RESTART, shown[0].start, None)
+    assert again.cell.figures["engine_finished"].value >= again.cell.requests

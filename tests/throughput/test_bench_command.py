@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from controller.cli import main
+from gates.ledger.selection import Selection
+from gates.ledger.store import Ledger
 from launch.engines.emulator.hosted import hosted
 
 QUICK = ("--ttft-ms", "2", "--itl-ms", "1")
@@ -106,6 +108,15 @@ def test_flags_of_a_topology_are_kept_beside_the_numbers(bench: Bench, profile: 
     assert code == 0, out + err
     engine_said = json.loads(out)["measurements"]["run"]["engine"]
     assert (engine_said["topology"], engine_said["flags"]) == ("two", ["--max-num-seqs", "3"])
+
+
+def test_a_start_that_has_a_name_is_kept_as_one(bench: Bench, profile: Any, tmp_path: Path) -> None:
+    with hosted(*QUICK) as engine:
+        code, _, err = bench(engine.url, "--profile", profile("{concurrency: 1}"), "--start", "monday")
+        again, _, _ = bench(engine.url, "--profile", profile("{concurrency: 1}"))
+    assert (code, again) == (0, 0), err
+    rows = Ledger(tmp_path / "ledger.sqlite").rows(Selection())
+    assert {(str(row.kind), row.start == "monday") for row in rows} == {("restart", True), ("cell", False)}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from gates.counters import Counters
 from gates.throughput.bench import clock_note
 from gates.throughput.device_side import is_local, open_devices
-from gates.throughput.engine_side import EngineFacts, Tally, facts_of_flags, foreign_load
+from gates.throughput.engine_side import EngineFacts, Tally, facts_of_flags, foreign_load, together
 from gates.wire import parse_endpoint
 
 HERE = parse_endpoint("http://127.0.0.1:1")
@@ -173,6 +173,24 @@ def test_a_probe_is_no_load_and_a_user_is(more: dict[str, float], failed: int, s
     after = Counters(**{name: (getattr(BEFORE, name) or 0) + grown[name] + more.get(name, 0) for name in grown})
     found = foreign_load(BEFORE, after, ours, 5.0)
     assert (found is None) if said is None else (said in (found or ""))
+
+
+@pytest.mark.parametrize(("engines", "tokens"), [(1, 16), (2, 32)])
+def test_a_round_shorter_than_the_pause_between_probes_may_meet_one_of_each(engines: int, tokens: int) -> None:
+    after = replace(BEFORE, finished=18 + engines, generation_tokens=1800 + tokens, prompt_tokens=6600)
+    assert foreign_load(BEFORE, after, OURS, 0.3, engines=engines) is None
+    far = replace(after, generation_tokens=1800 + 10 * tokens)
+    assert "foreign load" in (foreign_load(BEFORE, far, OURS, 0.3, engines=engines) or "")
+
+
+def test_several_engines_count_as_one() -> None:
+    one = Counters(finished=3, running=1, kv_usage=0.5, accept_length=2.0, preemptions=1, progress=10)
+    other = Counters(finished=4, running=2, kv_usage=0.25, accept_length=3.0, progress=5)
+    both = together([one, other])
+    assert (both.finished, both.running, both.progress) == (7, 3, 15)
+    assert (both.kv_usage, both.accept_length) == (0.5, 2.5)
+    assert both.preemptions is None, "what one of them does not count nobody knows of both"
+    assert together([one]) == one
 
 
 def test_an_engine_that_counts_no_tokens_still_counts_requests() -> None:
