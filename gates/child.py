@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_STDOUT_BYTES: Final = 8 * 1024 * 1024
 _MAX_STDERR_BYTES: Final = 16 * 1024 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024
+_MAX_LOG_CHARS: Final = 2000
 _TAIL_LINES: Final = 20
 _POLL_S: Final = 0.05
 _GRACE_S: Final = 1.0
@@ -53,10 +54,12 @@ def run_gate(
 ) -> Verdict:
     """Run `command` on the contract. Whatever goes wrong with the program is a verdict `error` with a sentence.
 
-    `cancel` ends it early. `environment` is added to what every gate inherits.
+    `cancel` ends it early. `environment` is added to what every gate inherits. Raises `OSError` when the evidence
+    directory cannot be made.
     """
     mark = secrets.token_hex(16)
     started_s = time.monotonic()
+    directory = _directory(request)
     try:
         process = subprocess.Popen(
             list(command),
@@ -64,7 +67,7 @@ def run_gate(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=_environment(request.api_key_env, environment) | {_MARK: mark},
-            cwd=_directory(request),
+            cwd=directory,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -72,7 +75,12 @@ def run_gate(
         return broken(request.gate, f"The gate's program could not be started: {command[0]}: {reason}.")
     streams = _Streams(bytearray(), [])
     threads = _start_threads(process, request, streams, on_progress)
-    ended = _wait(process, streams, started_s + request.deadline_s, cancel)
+    try:
+        ended = _wait(process, streams, started_s + request.deadline_s, cancel)
+    except BaseException:
+        # Ctrl-C where nobody set `cancel`: a gate has a session of its own and would go on asking until its deadline.
+        _end_all(process, mark)
+        raise
     left_behind = _end_all(process, mark)
     for thread in threads:
         thread.join(_GRACE_S)
@@ -137,6 +145,7 @@ def _listen(
             text = line.decode("utf-8", errors="replace").rstrip()
             fields = _json_object(text)
             if fields is None:
+                text = text[:_MAX_LOG_CHARS]
                 streams.tail = [*streams.tail, text][-_TAIL_LINES:]
                 fields = {"log": text}
             if on_progress is not None:
@@ -223,4 +232,7 @@ def _conclude(
 def _how(code: int | None) -> str:
     if code is None:
         return "by force"
-    return f"with exit code {code}" if code >= 0 else f"by signal {signal.Signals(-code).name}"
+    if code >= 0:
+        return f"with exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"by signal {known.get(-code, -code)}"  # most real-time signals have no name

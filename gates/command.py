@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gates import listing
+from gates.cancel import INTERRUPTED, cancelled_by_signals
+from gates.contract import sendable
 from gates.errors import GateUsageError
 from gates.options import capability_pair, read_baseline
-from gates.page import page_of_run, write_page
+from gates.page import page_of_run, refuse_unwritable, write_page
 from gates.progress import shown
 from gates.report import read_report
+from gates.report_terminal import printable
 from gates.run import run_profile
 
 if TYPE_CHECKING:
@@ -28,14 +31,14 @@ def command(argv: list[str]) -> int:
     try:
         return int(arguments.action(arguments))
     except GateUsageError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - this is the command line
+        print(printable(sendable(str(error))), file=sys.stderr)  # noqa: T201 - this is the command line
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output has gone; nothing is left to say, and Python must not say it at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,7 +87,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    with shown() as on_progress:
+    refuse_unwritable(arguments.html)
+    with cancelled_by_signals() as cancel, shown() as on_progress:
         report = run_profile(
             arguments.endpoint,
             arguments.model,
@@ -99,15 +103,16 @@ def _run(arguments: argparse.Namespace) -> int:
             live_model=arguments.live_model,
             checks=arguments.check,
             on_progress=on_progress,
+            cancel=cancel,
         )
-    page = page_of_run(report, arguments.html)
     if arguments.json:
         sys.stdout.write(report.to_json() + "\n")
     else:
         _print(report.table())
+    page = page_of_run(report, arguments.html)
     if page is not None:
         _say_where(page)
-    return report.exit_code
+    return INTERRUPTED if cancel.is_set() else report.exit_code
 
 
 def _report(arguments: argparse.Namespace) -> int:

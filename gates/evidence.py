@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,19 @@ class Redactor:
 
     def text(self, text: str) -> str:
         return text.replace(self.api_key, _BLACK) if self.api_key else text
+
+    def plain(self, value: Any) -> Any:
+        """Plain data, such as measurements: its texts may quote the engine."""
+        if not self.api_key:
+            return value
+        match value:
+            case str():
+                return self.text(value)
+            case Mapping():
+                return {self.plain(key): self.plain(each) for key, each in value.items()}
+            case list() | tuple():
+                return [self.plain(each) for each in value]
+        return value
 
     def data(self, data: bytes) -> bytes:
         return data.replace(self.api_key.encode(), _BLACK.encode()) if self.api_key else data

@@ -16,7 +16,8 @@ from pydantic import Field
 from gates.contract import VerdictKind
 from gates.counters import Counters, read_counters
 from gates.endpoint import Endpoint, model_names
-from gates.reply import Reply, error_text, read_reply
+from gates.reply import Reply, read_reply
+from gates.replyparts import refusal_text
 from gates.strict import StrictModel, read_model
 from gates.textrules import one_sign_only
 from gates.trial import DeadlineError, needs_key, refusal_hint
@@ -138,9 +139,7 @@ def _refused(exchange: Exchange, server: Endpoint, model: str, timeout_s: float)
     unknown = refusal_hint(exchange, server, model, timeout_s=max(0.5, timeout_s - exchange.total_s))
     if unknown:
         return Probe(ok=False, layer="identity", sentence=unknown, total_s=exchange.total_s)
-    html = exchange.content_type == "text/html"
-    said = "an HTML page" if html else error_text(exchange.body)
-    return Probe(ok=False, layer="http", sentence=f"HTTP {exchange.status}: {said}", total_s=exchange.total_s)
+    return Probe(ok=False, layer="http", sentence=refusal_text(exchange), total_s=exchange.total_s)
 
 
 def _end(reply: Reply) -> str:

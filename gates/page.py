@@ -62,6 +62,18 @@ def write_page(report: RunReport, path: Path, beside: Path | None = None) -> Non
         raise GateUsageError(f"The page cannot be written to {path}: {error.strerror}.") from None
 
 
+def refuse_unwritable(page: Path | None) -> None:
+    """Raises `GateUsageError` for a page that could not be written: before an hour of asking, not after it."""
+    if page is None:
+        return
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        with page.open("ab"):
+            pass
+    except OSError as error:
+        raise GateUsageError(f"The page cannot be written to {page}: {error.strerror}.") from None
+
+
 def page_of_run(report: RunReport, wanted: Path | None) -> Path | None:
     """Write the page of a run to `wanted`, else beside its evidence; None when there is neither.
 

@@ -17,6 +17,7 @@ from gates.replyparts import (
     read_reasoning,
     read_text,
     read_usage,
+    refusal_text,
 )
 from gates.replystream import StreamReader
 from gates.toolwire import Breach, ToolCall
@@ -30,12 +31,15 @@ __all__ = ["FINISH_REASONS", "REASONING_FIELDS", "Reply", "Usage", "error_text",
 def read_reply(exchange: Exchange, *, streamed: bool) -> Reply:
     """Never raises, whatever the server sent."""
     if exchange.status is not None and exchange.status != 200:
-        said = "an HTML page" if exchange.content_type == "text/html" else error_text(exchange.body)
-        return _none(f"HTTP {exchange.status}" + (f": {said}" if said else ""), streamed=streamed)
+        return _none(refusal_text(exchange), streamed=streamed)
     if exchange.failure is not None and not (streamed and exchange.pieces):
         return _none(exchange.failure.sentence, streamed=streamed)
     if exchange.content_type == "text/html":
         return _none("the server answered with an HTML page; this is no OpenAI-compatible endpoint", streamed=streamed)
+    packed = exchange.header("content-encoding").lower()
+    if packed not in ("", "identity"):
+        said = f"the answer is compressed (content-encoding {packed!r:.40}), though the request asks for none of that"
+        return _none(said, streamed=streamed)
     return StreamReader().read(exchange) if streamed else _read_whole(exchange)
 
 
@@ -51,7 +55,7 @@ def _read_whole(exchange: Exchange) -> Reply:
             return _none(f"HTTP 200 with an error: {error_text(exchange.body)}", streamed=False)
         choices = sorted(document["choices"], key=lambda choice: int(choice.get("index") or 0))
         first, *others = [_choice(choice, exchange.ended_at_s) for choice in choices]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
         breaches.append(Breach("P06", "the answer is not a chat completion: no choices[0].message in it"))
         return Reply(False, breaches=tuple(breaches), answered=False, complete=False)
     usage = read_usage(document.get("usage"), breaches)

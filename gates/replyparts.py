@@ -10,6 +10,7 @@ from gates.toolwire import Breach
 
 if TYPE_CHECKING:
     from gates.toolwire import ToolCall
+    from gates.wire import Exchange
 
 FINISH_REASONS: Final = ("stop", "length", "tool_calls", "content_filter")
 REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
@@ -73,6 +74,15 @@ def error_text(body: bytes) -> str:
         if value:
             return _short(str(value))
     return _short(text)
+
+
+def refusal_text(exchange: Exchange) -> str:
+    """An answer whose status is not 200, in words: ``HTTP 404: the model does not exist``."""
+    said = "an HTML page" if exchange.content_type == "text/html" else error_text(exchange.body)
+    target = exchange.header("location")
+    if exchange.status is not None and 300 <= exchange.status < 400 and target:
+        said = f"it points to {_short(target)}; redirects are not followed, give the right address"
+    return f"HTTP {exchange.status}" + (f": {said}" if said else "")
 
 
 def decoded(data: bytes, breaches: list[Breach]) -> str:

@@ -134,7 +134,7 @@ class Trial:
                 verdict=verdict,
                 sentence=sentence,
                 evidence=files,
-                measurements=measurements or {},
+                measurements=self.evidence.redactor.plain(measurements or {}),
                 rule=rule,
                 warn=warn,
                 waived=waiver.words if waiver is not None else None,
@@ -179,7 +179,7 @@ class Trial:
             verdict=kind,
             sentence=passed if kind is VerdictKind.PASS else self._why(kind),
             checks=self.checks,
-            measurements=self.measurements,
+            measurements=self.evidence.redactor.plain(self.measurements),
             started_at=self.started_at.isoformat(timespec="milliseconds"),
             duration_s=round(time.monotonic() - self.started_s, 3),
         )
@@ -243,7 +243,7 @@ def open_trial(request: GateRequest, progress: IO[str], *, age_s: float = 0.0) -
 
     `age_s` is how long the gate's process has lived: whoever set the deadline counts from its start.
     """
-    api_key = _api_key(request.api_key_env)
+    api_key = api_key_of(request.api_key_env)
     now_s = time.monotonic()
     # A gate ends a little before it would be ended, so that what it saw is not lost.
     reserve_s = min(2.0, request.deadline_s * 0.1)
@@ -278,7 +278,8 @@ def refusal_hint(exchange: Exchange, endpoint: Endpoint, model: str, *, timeout_
     return f"the endpoint does not serve the model {model!r}; {known}"
 
 
-def _api_key(variable: str | None) -> str | None:
+def api_key_of(variable: str | None) -> str | None:
+    """Raises `GateUsageError` where a variable is named and holds nothing."""
     if variable is None:
         return None
     key = os.environ.get(variable, "").strip()

@@ -120,7 +120,11 @@ class Exchange:
 
     @property
     def content_type(self) -> str:
-        return next((v for k, v in self.headers if k.lower() == "content-type"), "").split(";")[0].strip().lower()
+        return self.header("content-type").split(";")[0].strip().lower()
+
+    def header(self, name: str) -> str:
+        """Its first value; empty where there is none."""
+        return next((v.strip() for k, v in self.headers if k.lower() == name), "")
 
     @property
     def total_s(self) -> float:
@@ -208,8 +212,17 @@ class Recorder:
         self.pieces.append(Piece(self._now_s, bytes(data)))
 
     def on_message_complete(self) -> None:
+        if is_interim(self.status):
+            self.status = None
+            self.headers.clear()
+            return
         self.keep_alive = self._parser.should_keep_alive()
         self.complete = True
+
+
+def is_interim(status: int | None) -> bool:
+    """100 Continue and 103 Early Hints come before the answer, also to those who did not ask for them (RFC 9110)."""
+    return status is not None and 100 <= status < 200 and status != 101
 
 
 def encode_request(

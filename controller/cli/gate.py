@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = typer.Typer(help="Judge an endpoint by the gates. Needs no daemon.")
-INTERRUPTED = 130  # as a shell reports SIGINT
 
 
 @app.command(
@@ -72,12 +67,14 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
 ) -> None:
     """Run a profile's gates. Exit code: 0 pass, 10 fail, 11 could not tell, 12 a gate broke."""
     session = session_of(ctx, as_json=as_json)
+    from gates.cancel import INTERRUPTED, cancelled_by_signals
     from gates.options import capability_pair, read_baseline
-    from gates.page import page_of_run
+    from gates.page import page_of_run, refuse_unwritable
     from gates.progress import shown
     from gates.run import run_profile
 
-    with _cancelled_by_signals() as cancel, shown() as on_progress:
+    refuse_unwritable(html)
+    with cancelled_by_signals() as cancel, shown() as on_progress:
         report = run_profile(
             endpoint,
             model,
@@ -94,11 +91,11 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
             on_progress=on_progress,
             cancel=cancel,
         )
-    page = page_of_run(report, html)
     if as_json:
         session.emit(report.to_dict())
     else:
         _print(report.table())
+    page = page_of_run(report, html)
     if page is not None:
         _say_where(page)
     raise typer.Exit(INTERRUPTED if cancel.is_set() else report.exit_code)
@@ -187,18 +184,6 @@ def explain(
         session.emit(found)
     else:
         _print(drawn_explanation(found))
-
-
-@contextlib.contextmanager
-def _cancelled_by_signals() -> Iterator[threading.Event]:
-    """Gates run in sessions of their own and do not hear Ctrl-C: they are ended, and what was found is still shown."""
-    cancel = threading.Event()
-    before = {number: signal.signal(number, lambda *_: cancel.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield cancel
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _print(part: RenderableType) -> None:

@@ -5,6 +5,7 @@ What is declared is believed and not asked. What cannot be told stays undeclared
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import secrets
@@ -26,7 +27,8 @@ from gates.callrules import not_an_object, schema_problem
 from gates.capability import SWITCHES, Capability, read_capability
 from gates.contract import GateRequest
 from gates.errors import GateUsageError
-from gates.trial import Answer, CannotJudgeError, DeadlineError, WrongModelError, open_trial
+from gates.evidence import Redactor
+from gates.trial import Answer, CannotJudgeError, DeadlineError, WrongModelError, api_key_of, open_trial
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -108,7 +110,8 @@ def probed_within(
                 deadline_s=deadline_s,
             )
         except (RefusedError, CannotJudgeError, WrongModelError, SilentError) as error:
-            raise GateUsageError(f"{endpoint}: nothing could be found out: {error}") from None
+            said = Redactor(api_key_of(api_key_env)).text(str(error))
+            raise GateUsageError(f"{endpoint}: nothing could be found out: {said}") from None
         except DeadlineError:
             raise GateUsageError(f"{endpoint}: nothing could be found out within {deadline_s:g} s") from None
 
@@ -157,6 +160,8 @@ class _Probing:
         """One plain question: without an answer there is nothing to probe."""
         answer = await self._ask("Reply with only the following word: hello")
         if not answer.reply.answered:
+            # No key and a wrong name have sentences of their own.
+            await asyncio.to_thread(self.asker.trial.guard, answer.exchange)
             raise RefusedError(answer.first_problem or "no answer", answer.exchange)
 
     async def _thinking(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from gates.wire import Exchange, Failure, Recorder, reason
+from gates.wire import Exchange, Failure, Recorder, is_interim, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +101,9 @@ class Tape:
         self.status = self._parser.get_status_code()
 
     def on_message_complete(self) -> None:
+        if is_interim(self.status):
+            self.status = None
+            return
         self.keep_alive = self._parser.should_keep_alive()
         self.complete = True
 
