@@ -203,6 +203,14 @@ async def _foreign_text_unescaped(asker: Asker, sample: Sample) -> str | None:
     )
 
 
+async def _system_rendered(asker: Asker, sample: Sample) -> str | None:
+    told = "You are the assistant of a harbour office."
+    less, more = (
+        [{"role": "system", "content": text}, *base(question(sample))] for text in (told, f"{told} {words(MANY_WORDS)}")
+    )
+    return await _adds(asker, sample, less, more, MANY_TOKENS, "the system message got 200 words longer")
+
+
 def _guarded(attempt: Callable[[Asker, Sample], Awaitable[str | None]]) -> Callable[..., Awaitable[str | None]]:
     async def guarded(asker: Asker, sample: Sample) -> str | None:
         try:
@@ -318,5 +326,13 @@ CHECKS: Final[tuple[Check, ...]] = (
         f"the Chinese ones count less than {ASCII_RATIO:g} times as much, or as much as in a user's message",
         "results that are escaped on their way into the prompt: slow, and copied wrongly by the model",
         _foreign_text_unescaped,
+    ),
+    _letter(
+        "m",
+        "system message beside tools",
+        "The same conversation behind a system message, and behind one that is 200 words longer.",
+        f"the prompt grows by at least {MANY_TOKENS} tokens",
+        "a template that writes the tools in place of the system message: an agent without its instructions",
+        _system_rendered,
     ),
 )

@@ -14,7 +14,7 @@ from gate_kit import Engines, Judge
 from gates.contract import Verdict
 from launch.engines.emulator.testing import emulator
 
-LETTERS = [f"F08{letter}" for letter in "abcdefghijkl"]
+LETTERS = [f"F08{letter}" for letter in "abcdefghijklm"]
 PROFILE = {"checks": LETTERS, "seed": "x", "tier": "smoke"}
 FAST = ("--ttft-ms", "1", "--itl-ms", "0.2")
 
@@ -132,6 +132,7 @@ def rendering(
     escaped: bool = False,
     nothing: str = "",
     results: slice = slice(None),
+    system: bool = True,
 ) -> Render:
     """A template that is right unless told otherwise."""
 
@@ -144,6 +145,8 @@ def rendering(
         written = [json.dumps(body["tools"])] if tools and "tools" in body else []
         written += [told(m["content"]) for m in [m for m in body["messages"] if m["role"] == "tool"][results]]
         for message in body["messages"]:
+            if message["role"] == "system" and "tools" in body and not system:
+                continue
             called = message.get("tool_calls") or []
             if message["role"] != "tool" and (text or not called):
                 content = message.get("content")
@@ -161,6 +164,7 @@ def rendering(
         (rendering(tools=False), {"F08a"}),
         (rendering(text=False), {"F08d"}),
         (rendering(parts=False), {"F08f"}),
+        (rendering(system=False), {"F08m"}),
         (rendering(results=slice(-1, None)), {"F08j"}),
         (rendering(results=slice(1)), {"F08j"}),
         (rendering(escaped=True), {"F08k"}),
