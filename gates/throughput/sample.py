@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MIN_TIMED_TOKENS: Final = 8
 """Fewer tokens after the first chunk make no rate."""
+_MOST_TOKENS: Final = 10**9
+"""No context is nearly as long: a larger count is none."""
 _SPOKEN: Final = ("content", "reasoning", "reasoning_content", "tool_calls")
 _TEXT: Final = re.compile(rb'"(?:content|reasoning|reasoning_content)"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _TOO_LONG: Final = ("context length", "context size", "too long", "maximum context", "max_model_len", "longer than")
@@ -199,6 +201,8 @@ class _Stream:
             return "no usage", "the stream carries no usage, so nobody can count its tokens"
         if not self.times_s:
             return "no token", f"no chunk carried text, though usage says {tokens} tokens"
+        if not tokens:
+            return "no usage", f"usage says 0 tokens, though {len(self.times_s)} chunks carried text"
         if wanted_tokens is not None and tokens < wanted_tokens:
             return "stopped early", (
                 f"{tokens} of {wanted_tokens} tokens came (finish_reason {self.finish}): the engine does not heed "
@@ -233,4 +237,5 @@ def _around_text(data: bytes, chunk: dict[str, Any]) -> tuple[bytes, bytes]:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+    return value if isinstance(value, int) and counted else None

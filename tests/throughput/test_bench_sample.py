@@ -123,3 +123,24 @@ def test_one_chunk_is_no_rate() -> None:
     sample = read(streamed(FIRST, chunk({"content": "all"}, "stop"), usage(40), DONE), wanted_tokens=40).sample
     assert sample is not None
     assert sample.decode_tok_per_s is None
+
+
+@pytest.mark.parametrize(
+    ("counted", "kind"),
+    [
+        ({"prompt_tokens": 5, "completion_tokens": 0}, "no usage"),
+        ({"prompt_tokens": 5, "completion_tokens": 10**400}, "no usage"),
+    ],
+)
+def test_counts_that_cannot_be_are_no_usage(counted: dict[str, int], kind: str) -> None:
+    reading = read(streamed(FIRST, *TEN, chunk({}, "stop"), chunk(usage=counted), DONE), wanted_tokens=None)
+    assert (reading.sample, reading.failure) == (None, kind)
+    assert read(streamed(FIRST, chunk({}, "stop"), chunk(usage=counted), DONE), wanted_tokens=None).sample is None
+
+
+def test_a_prompt_of_more_tokens_than_there_are_is_not_believed() -> None:
+    said = chunk(usage={"prompt_tokens": 10**400, "completion_tokens": 10})
+    reading = read(streamed(FIRST, *TEN, chunk({}, "stop"), said, DONE), wanted_tokens=10)
+    assert reading.prompt_tokens is None
+    assert reading.sample is not None
+    assert reading.sample.prompt_tokens == 0
