@@ -40,7 +40,8 @@ def breaches(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
         if problem is None and function is not None:
             problem = schema_problem(json.loads(call.arguments), function.get("parameters"))
         if problem is not None:
-            found.append(Breach("J20", problem, by_model=by_model))
+            # What a model writes can be wrong, but parsers make `{}` at least of it: an empty text is something lost.
+            found.append(Breach("J20", problem, by_model=by_model and call.arguments != ""))
         if offered and call.name and function is None:
             said = f"the tool {call.name!r} was called; offered were {', '.join(offered)[:200]}"
             found.append(Breach("J25", said, by_model=not forced))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gates.trial import Answer
 
 _TEXT: Final = {"type": "string"}
+_FORCED_SHARE: Final = 0.5
 
 
 def _json(value: object) -> str:
@@ -72,16 +73,19 @@ KINDS: Final = (
 
 
 async def types(asker: Asker, sample: Sample) -> str | None:
-    """J03: three values of different kinds."""
+    """J03: three values of different kinds. Half of the calls are forced: there a wrong type is the engine's."""
     rng = sample.rng()
+    forced = asker.capability.required and sample.rng("choice").random() < _FORCED_SHARE
+    keys = {"tool_choice": "required"} if forced else {}
     chosen = [KINDS[(3 * sample.variant + i) % len(KINDS)] for i in range(3)]
     asked = {kind.name: kind.value(rng) for kind in chosen}
     written = [f"{kind.name} {kind.written(asked[kind.name])}" for kind in chosen]
     offered = tool("update_item", "Changes an item.", {kind.name: kind.schema for kind in chosen})
     text = f"Call update_item with {written[0]}, {written[1]} and {written[2]}."
-    return one_call_problem(
-        await asker.chat(sample, text, tools=[offered]), [offered], "update_item", asked, exact=True
-    )
+    answer = await asker.chat(sample, text, tools=[offered], **keys)
+    # Which end a forced call has differs between engines, and is a rule for every answer.
+    finishes = ("tool_calls", "stop") if forced else ("tool_calls",)
+    return one_call_problem(answer, [offered], "update_item", asked, exact=True, finishes=finishes)
 
 
 # --- J04, J05, J06: texts ---------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ CHECKS: Final = (
     Check(
         id="J03",
         name="types",
-        asks="Three values as JSON: a text of digits, numbers, booleans, null, enum, list, object, text or integer.",
+        asks="Three values as JSON: digits as text, numbers, booleans, null, enum, list, object; half are forced.",
         holds="every value arrives with its declared type and unchanged",
         catches="parsers that turn numbers into texts and texts into numbers, or lose the last digit",
         rule=B90,
