@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            return _stdout_is_full(error)
         told = _for_people(error)
         if told is None:
             raise
@@ -42,6 +46,13 @@ def _for_people(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}", 4 if isinstance(error, PermissionError) else 1
     return None
+
+
+def _stdout_is_full(error: OSError) -> int:
+    sys.stderr.write(f"cutover: the answer could not be written: {error.strerror}\n")
+    # Python would try once more at exit, and complain in its own words.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def _tell(sentence: str, exit_code: int, *, as_json: bool) -> None:

@@ -1,0 +1,21 @@
+"""An answer that cannot be written is said in a sentence on stderr."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("more", [["--json"], []])
+def test_a_full_disk_behind_stdout_is_a_sentence(more: list[str]) -> None:
+    with FULL.open("w") as full:
+        command = [sys.executable, "-m", "controller", "gate", "list", *more]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "cutover: the answer could not be written: No space left on device\n"
