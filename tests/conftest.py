@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 from gate_kit import Engines, Judge
+from hypothesis import settings
 
 from gates import program
 from gates.contract import GateRequest, Verdict, parse_verdict
 from launch.engines.emulator.testing import emulator
+
+# What one example takes says something about the machine, and nothing about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

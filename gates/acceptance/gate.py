@@ -119,7 +119,8 @@ class _Judgement:
         self.tier = Tier(settings.tier)
         self.seed = settings.seed or secrets.token_hex(4)
         limits = Limits(settings.timeout_s, settings.max_tokens, settings.thinking_max_tokens)
-        self.stop_early = settings.stop_early or self.tier is Tier.SMOKE
+        # Ended at a waived failure, a run would never ask what is not waived.
+        self.stop_early = (settings.stop_early or self.tier is Tier.SMOKE) and not self.trial.waivers
         self.asker = Asker(self.trial, limits, settings.concurrency)
         self.live = self._live()
         self.production = Production(self.live, self.seed)

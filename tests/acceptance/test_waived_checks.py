@@ -41,6 +41,19 @@ def test_a_waiver_covers_what_it_says_and_no_more(judge, engines, narrow, verdic
     assert states["J01"] == ("used" if verdict == "pass" else "covers another failure")
 
 
+@pytest.mark.parametrize("gate", ["smoke", "acceptance"])
+def test_what_is_waived_does_not_hide_what_is_not(judge, engines, gate):
+    """A run that ends at the first block would end at the waived one, and everything after it would pass unasked."""
+    url = engines("--ttft-ms", "2", "--itl-ms", "0.2", "--thinking", "on", "--fault", "think-in-content")
+    waived = {"check": "T02", "reason": "known", "expires": in_days(3)}
+    settings = {"checks": ["T"], "waivers": [waived], "stop_early": True, "timeout_s": 20}
+    settings = {"waivers": [waived], "timeout_s": 20} if gate == "smoke" else settings
+    said = judge(gate, url, profile=settings, capability={"thinking": "switch"})
+    assert said.verdict == "fail", said.sentence
+    check = next(check for check in said.checks if check.id.startswith("P11"))
+    assert check.verdict == "fail", check.sentence
+
+
 def test_an_expired_waiver_waives_nothing(judge, engines):
     url = engines("--ttft-ms", "2", "--itl-ms", "0.2", "--fault", BROKEN)
     old = {"check": "J01", "reason": "known", "expires": in_days(-1)}

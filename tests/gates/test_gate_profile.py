@@ -11,7 +11,8 @@ from gates.profile import DIRECTORY, GateStep, load, parse
 
 
 def test_the_shipped_profiles_load_and_start_with_the_cheapest() -> None:
-    assert {path.stem for path in DIRECTORY.glob("*.yaml")} == {"smoke", "standard", "extended", "demo", "tiny"}
+    shipped = {path.stem for path in DIRECTORY.glob("*.yaml")}
+    assert shipped == {"smoke", "standard", "extended", "demo", "tiny", "uni_bench", "matrix"}
     for name in ("smoke", "standard", "extended", "demo", "tiny"):
         profile = load(name)
         assert profile.name == name

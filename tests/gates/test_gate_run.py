@@ -162,6 +162,9 @@ def test_the_request_is_the_contract(tmp_path: Path) -> None:
         "metrics_url": None,
         "live_endpoint": None,
         "live_model": None,
+        "candidate": None,
+        "live": None,
+        "ledger": None,
     }
     assert os.path.isdir(request["evidence_dir"])  # noqa: PTH112 - a string of the contract
 

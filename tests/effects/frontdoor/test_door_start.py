@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from controller.core.route import Mode, Route
@@ -124,11 +125,14 @@ def test_a_door_whose_shim_died_serves_on_and_can_be_stopped(doors, engines, slo
 def test_a_door_that_hangs_is_an_error_within_a_second_and_is_left_alone(doors, engines, slot_of):
     door = doors(runtime_timeout_s=0.5)
     pid = door.read().pid
+    blue = engines("blue")
     os.kill(pid, signal.SIGSTOP)
     try:
+        while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
         began_s = time.monotonic()
         with pytest.raises(DoorError, match="does not answer: no answer in time"):
-            door.apply(Route(1, (slot_of(1, engines("blue")),)))
+            door.apply(Route(1, (slot_of(1, blue),)))
         seen = door.read()
         assert (seen.alive, "no answer in time" in seen.why) == (False, True)
         door.ensure()

@@ -26,13 +26,13 @@ def test_a_switch_under_16_streams_loses_nothing(doors, engines, slot_of, tools)
                 answers.append(await tools.request(door.port, tokens=10, interval_s=0.01))
 
         users = [asyncio.create_task(user()) for _ in range(16)]
-        long = [asyncio.create_task(tools.request(door.port, tokens=40, interval_s=0.05)) for _ in range(4)]
+        long = [asyncio.create_task(tools.request(door.port, tokens=100, interval_s=0.05)) for _ in range(4)]
         await tools.until(lambda: len(blue.posts()) >= 40)
         switched = Route(2, (slot_of(2, green), slot_of(1, blue, state=SlotState.DRAIN)))
         await asyncio.to_thread(door.apply, switched)
         seen_by_blue = len(blue.posts())  # the command has returned: from here on nothing new may come
-        await tools.until(lambda: len(green.posts()) >= 60)
         still_on_blue = {slot.number: slot.in_flight for slot in door.read().public}[1]
+        await tools.until(lambda: len(green.posts()) >= 60)
         done.set()
         await asyncio.gather(*users)
         return answers, await asyncio.gather(*long), seen_by_blue, still_on_blue
@@ -136,7 +136,7 @@ def test_a_slot_can_be_cut(doors, engines, slot_of, tools):
     door.serve(slot_of(1, blue), slot_of(2, green))
 
     async def scenario():
-        streams = [asyncio.create_task(tools.request(door.port, tokens=40, interval_s=0.05)) for _ in range(6)]
+        streams = [asyncio.create_task(tools.request(door.port, tokens=100, interval_s=0.05)) for _ in range(6)]
         await tools.until(lambda: blue.open + green.open >= 6 and blue.open)
         open_on_blue = blue.open
         cut = await asyncio.to_thread(door.cut, 1)
