@@ -111,6 +111,8 @@ def _step(step: _Step, file: _File, where: str) -> GateStep:
     command = tuple(step.run) if step.run else None
     if step.run is None:
         _check_names(step, where)
+    if step.name == "own-set" and step.run is None:
+        _check_own_set(str(step.settings["file"]), where)
     settings = _with_waivers(step, where) if step.run is None and "waivers" in step.settings else step.settings
     return GateStep(step.name, command, step.deadline_s, settings, step.observe, stop_early)
 
@@ -125,6 +127,19 @@ def _check_names(step: _Step, where: str) -> None:
             register.select(named)
         except UnknownGateError as error:
             raise GateUsageError(f"{where}: gate {step.name}: {error}") from None
+
+
+def _check_own_set(file: str, where: str) -> None:
+    """A set with a bad line would otherwise be found when its turn comes, after everything that ran before it."""
+    from gates import own_set
+
+    path = Path(file)
+    if not path.is_absolute():
+        raise GateUsageError(f"{where}: gate own-set: file: {file} is a relative path; write an absolute one.")
+    try:
+        own_set.read(path)
+    except GateUsageError as error:
+        raise GateUsageError(f"{where}: gate own-set: {error}") from None
 
 
 def _with_waivers(step: _Step, where: str) -> Mapping[str, Any]:

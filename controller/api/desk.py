@@ -69,6 +69,7 @@ class Desk:
         """What a proposal would do, without doing it."""
         require(person, "view", "see a plan")
         topology = _topology(text, source)
+        _profile(topology.gates, source)
         release = self.catalogue.keep(topology)
         plan = make_plan(self.journal.state, release, self.gpus(), self.policy, force=force)
         if isinstance(plan, Refusal):

@@ -175,6 +175,19 @@ def test_profiles_are_checked_when_proposing(box, on_box):
     assert "no-such-profile" in done.err
 
 
+def test_a_plan_is_refused_like_its_proposal(box, on_box):
+    questions = box.stage.directory / "bad.jsonl"
+    questions.write_text('{"id": "one"}\n')
+    profile = box.stage.directory / "own.yaml"
+    profile.write_text(f"gates: [{{name: own-set, settings: {{file: {questions}}}}}]\n")
+    for gates, said in (("standrd", "did you mean 'standard'"), ("nofile.yaml", "nofile.yaml"), (profile, "jsonl:1:")):
+        file = box.topology("judged", gates=str(gates))
+        planned, proposed = on_box("plan", file), on_box("propose", file)
+        assert (planned.code, planned.out) == (proposed.code, proposed.out) == (2, "")
+        assert planned.err == proposed.err
+        assert said in planned.err
+
+
 def test_a_freeze_holds_the_queue(box, on_box):
     assert on_box("freeze", "exam week").code == 0
     try:

@@ -34,6 +34,20 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     assert colour == GateStep("colour", ("/opt/colour", "--blue"), 300.0, {}, observe=True, stop_early=True)
 
 
+def test_a_set_of_ones_own_is_read_with_its_profile(tmp_path: Path) -> None:
+    questions = tmp_path / "q.jsonl"
+    text = f"gates: [{{name: own-set, settings: {{file: {questions}}}}}]"
+    with pytest.raises(GateUsageError, match=r"p\.yaml: gate own-set: .*q\.jsonl: there is no such file"):
+        parse("p", text, "p.yaml")
+    questions.write_text('{"id": "a"}\n')
+    with pytest.raises(GateUsageError, match=r"q\.jsonl:1: "):
+        parse("p", text, "p.yaml")
+    with pytest.raises(GateUsageError, match="is a relative path"):
+        parse("p", "gates: [{name: own-set, settings: {file: q.jsonl}}]", "p.yaml")
+    questions.write_text('{"id": "a", "messages": [{"role": "user", "content": "hi"}], "expect": {"contains": "hi"}}\n')
+    assert parse("p", text, "p.yaml").gates[0].settings == {"file": str(questions)}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
