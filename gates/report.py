@@ -138,7 +138,9 @@ class RunReport:
         not_run = next((step for step in self.steps if step.verdict is None), None)
         if not_run is not None:
             return f"{not_run.gate}: {not_run.why_not}"
-        return f"{len(decided)} gates passed" if decided else "no gate decides in this profile"
+        if not decided:
+            return "no gate decides in this profile"
+        return f"{len(decided)} gates passed" if len(decided) > 1 else "1 gate passed"
 
     @property
     def counts(self) -> dict[Outcome, int]:
