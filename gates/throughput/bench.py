@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from gates.load.fleet import ClientBrokeError
 from gates.load_client import ClientCost, LoadClient, processes_for
 from gates.throughput.asking import Asker, ProbeFailedError, Question
 from gates.throughput.cells import CellRun
@@ -318,8 +317,9 @@ class _Bench:
         client.processes = self.settings.client_processes or processes_for(cell.chunks_per_s, os.cpu_count() or 1)
         try:
             readings, cost = await self._measured(client, asked, cell)
-        except (ClientBrokeError, OSError) as error:
+        except (RuntimeError, OSError) as error:
             # The network raises nothing here: a process of the client is gone, and the cell's other rounds with it.
+            # `ClientBrokeError` says so; uvloop has a RuntimeError of its own for a pipe that was closed just now.
             cell.over = True
             cell.watch.blame(f"the load client broke: {error}; look for what ends processes (memory?), and try again")
             return

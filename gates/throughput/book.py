@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -49,7 +50,7 @@ class Book:
         if self.ledger is None or live is None or not live.digest:
             return None
         ledger, box = self.ledger, {key: live.hardware[key] for key in _BOX if live.hardware.get(key)}
-        rows = self._asked(lambda: ledger.latest(live.digest, hardware=box, rounds=settings.rounds[0]), "read")
+        rows = self._read(lambda: ledger.latest(live.digest, hardware=box, rounds=settings.rounds[0]))
         found = [row for row in rows or () if _is_asked(row, settings)]
         if not found:
             self.why_none = (
@@ -70,7 +71,7 @@ class Book:
         ledger, box = self.ledger, {key: hardware[key] for key in (GPUS, HOST) if hardware.get(key)}
         found: dict[str, Spread] = {}
         for metric in settings.compared:
-            tau = self._asked(lambda metric=metric: ledger.tau(engine, hardware=box, metric=metric), "read")  # type: ignore[misc]
+            tau = self._read(partial(ledger.tau, engine, hardware=box, metric=metric))
             spread = of_restarts(tau.sd, tau.restarts) if tau is not None else None
             if spread is not None:
                 found[metric] = spread
@@ -88,6 +89,10 @@ class Book:
         if recorded is not None:
             self.notes.append(f"ledger: run {recorded.run}, {len(recorded.rows)} rows")
         return recorded
+
+    def _read(self, do: Callable[[], Result]) -> Result | None:
+        """Not once more after it went wrong: a file that is held would be waited for at every question."""
+        return None if self.problem is not None else self._asked(do, "read")
 
     def _asked(self, do: Callable[[], Result], what: str) -> Result | None:
         try:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gates.report_terminal import printable
-from gates.throughput.records import AGGREGATE, DECODE, TTFT, Cell, Run
+from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Cell, Run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -60,7 +60,10 @@ def about(run: Run) -> str:
 
 
 def row(cell: Cell) -> tuple[str, ...]:
-    """One cell by `HEADINGS`; a dash where the sample does not carry the number."""
+    """One cell by `HEADINGS`; a dash where the sample does not carry the number.
+
+    What rounds are compared by (first token, each, together, step) is the median of the rounds, as in plot and ledger.
+    """
     return (
         printable(cell.key.workload),
         str(cell.key.concurrency),
@@ -68,12 +71,12 @@ def row(cell: Cell) -> tuple[str, ...]:
         str(max((len(values) for values in cell.rounds.values()), default=0)),
         _number(_figure(cell, "prompt_tokens")),
         _number(_figure(cell, "completion_tokens")),
-        span(_figure(cell, "ttft_p50_s")),
+        span(middle(cell, TTFT)),
         span(_figure(cell, "ttft_p95_s")),
         _number(middle(cell, DECODE)),
         _number(_figure(cell, "end_to_end_tok_per_s_p50")),
         _number(middle(cell, AGGREGATE)),
-        span(_figure(cell, "gap_p50_s")),
+        span(middle(cell, GAP)),
         span(_figure(cell, "gap_p99_s")),
         span(_figure(cell, "longest_stall_s")),
         _share(_figure(cell, "stall_share")),
