@@ -24,6 +24,9 @@ _HEADINGS: Final = {
     TTFT: "time to the first token, s",
     GAP: "time between two chunks, s",
 }
+_WIDEST: Final = 2.0
+"""Bounds that reach beyond three times the estimated ratio say nothing but that there are too few rounds."""
+_TOO_WIDE: Final = "beyond ×3"
 _STYLES: Final = {"better": "green", "worse": "red"}
 _COLUMNS: Final = ("workload", "users", "A", "n", "B", "n", "change", "95 %", "")
 
@@ -146,7 +149,16 @@ def _figure(figure: Figure) -> tuple[str, str]:
 def _bounds(change: Bounded) -> tuple[str, str]:
     if change.low is None or change.high is None:
         return _percent(change.share), NOTHING
+    if _too_wide(change):
+        return _percent(change.share), _TOO_WIDE
     return _percent(change.share), f"{_percent(change.low)} … {_percent(change.high)}"
+
+
+def _too_wide(change: Bounded) -> bool:
+    """Is the upper bound more than three times the estimated ratio, and the lower one less than a third of it?"""
+    if change.low is None or change.high is None:
+        return False
+    return (1 + change.high) / (1 + change.share) > 1 + _WIDEST
 
 
 def _percent(share: float) -> str:
@@ -164,5 +176,8 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     for letter, cells in (("A", comparison.only_a), ("B", comparison.only_b)):
         if cells:
             yield f"only {letter} has {', '.join(cells)}"
+    bounded = [*(one.change for one in comparison.changes), *(one.change for one in comparison.ladders)]
+    if any(map(_too_wide, bounded)):
+        yield f"{_TOO_WIDE}: rounds that differ so much, and so few of them, bound nothing; `cutover bench --rounds 5`"
     if comparison.spread:
         yield f"{comparison.spread}; bounds are for one line looked at alone: of twenty, one is wrong by chance"

@@ -21,7 +21,7 @@ MIN_FOR_P95: Final = 72
 MIN_FOR_P99: Final = 368
 _DECODING_SHARE: Final = 0.9
 _TAILS: Final[Mapping[str, tuple[str, ...]]] = {
-    "gap_p50_s": ("gap_p99_s", "longest_stall_s"),
+    "gap_p50_s": ("gap_p99_s", "longest_stall_s", "stall_share"),
     "ttft_p50_s": ("ttft_p95_s", "ttft_p99_s"),
 }
 
@@ -122,7 +122,7 @@ def without_tails(figures: Mapping[str, Figure], max_lag_share: float, lag_p99_s
     for usual, tails in _TAILS.items():
         middle = kept[usual].value if usual in kept else None
         if middle is not None and lag_p99_s > max_lag_share * middle:
-            kept |= {name: Figure(None, kept[name].n) for name in tails}
+            kept |= {name: Figure(None, kept[name].n) for name in tails if name in kept}
     return kept
 
 

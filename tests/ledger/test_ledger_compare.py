@@ -6,6 +6,7 @@ import pytest
 from ledger_kit import CHAT, HARDWARE, LONG, cell, run
 
 from gates.ledger.compare import compare, side
+from gates.ledger.compare_views import comparison_markdown
 from gates.ledger.differences import differences, flags_by_name
 from gates.ledger.errors import LedgerRefusedError, NoSuchRowError
 from gates.ledger.reference import read_references
@@ -184,3 +185,13 @@ def test_differences_are_named_field_by_field():
     found = differences({"a": 1, "b": {"c": [1, 2], "d": 3}, "e": None}, {"a": 1, "b": {"c": [1], "d": 3}, "f": "x"})
     assert [difference.words for difference in found] == ["b.c: [1,2] → [1]", "f: – → x"]
     assert differences({"long": "x" * 500}, {"long": "y"})[0].a == "x" * 199 + "…"
+
+
+def test_bounds_that_bound_nothing_are_said_in_words(ledger):
+    wild = [cell("chat", 4, 100, rounds=2)]
+    wild[0].rounds[DECODE][:] = [1000.0, 60.0]
+    record(ledger, A, cells=wild)
+    record(ledger, B, cells=wild)
+    shown = comparison_markdown(compare(ledger, A, B))
+    assert "| beyond ×3 | cannot tell them apart |" in shown
+    assert "beyond ×3: rounds that differ so much, and so few of them, bound nothing" in shown

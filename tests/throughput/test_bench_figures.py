@@ -89,9 +89,11 @@ def test_tokens_per_chunk_and_cache() -> None:
 
 def test_tails_that_the_client_had_a_share_in_are_left_out() -> None:
     known = {"gap_p50_s": Figure(0.01, 9), "gap_p99_s": Figure(0.05, 9), "longest_stall_s": Figure(0.1, 9)}
+    known["stall_share"] = Figure(3.0, 9)
     assert without_tails(known, 0.2, 0.001) == known
     late = without_tails(known, 0.2, 0.003)
     assert (late["gap_p99_s"], late["gap_p50_s"]) == (Figure(None, 9), Figure(0.01, 9))
+    assert late["stall_share"].value is None
 
 
 def test_a_quantile_is_one_of_the_values() -> None:

@@ -110,6 +110,12 @@ def test_stalls_are_what_the_median_cannot_see() -> None:
     assert stalls([usual]).sentence.startswith("hardly any stalls: they take 0.0%")
 
 
+def test_steps_of_a_millisecond_tell_no_stalls() -> None:
+    found = stalls([[*[0.001] * 20, 0.2]])
+    assert (found.share, found.longest_s) == (None, 0.2)
+    assert found.sentence == "stalls cannot be told: the usual step of 1.0 ms is below 2 ms"
+
+
 def test_without_gaps_there_is_no_share() -> None:
     assert stalls([]).share is None
     assert stalls([[], []]).sentence == "0 gaps carry no stall share"

@@ -8,11 +8,14 @@ from statistics import fmean, median
 from typing import Final
 
 _NOTABLE: Final = 0.10
+_RESOLUTION_S: Final = 0.002
+"""Below it a chunk that is read a scheduler's turn late makes one gap of two, and the usual gap is not the engine's."""
 
 
 @dataclass(frozen=True)
 class Stalls:
-    """`share`: (mean time per token - median gap) / median gap, 0.22 is 22 %; None without gaps. `longest_s`: one gap.
+    """`share`: (mean time per token - median gap) / median gap, 0.22 is 22 %; None without gaps, and for steps
+    below 2 ms, where nobody can tell stalls from late reads. `longest_s`: one gap.
 
     `n`: how many gaps it stands on.
     """
@@ -33,6 +36,11 @@ def stalls(gaps_s: Sequence[Sequence[float]]) -> Stalls:
     usual_s = median(everything) if everything else 0.0
     if usual_s <= 0:
         return Stalls(None, None, len(everything), f"{len(everything)} gaps carry no stall share")
+    if usual_s < _RESOLUTION_S:
+        sentence = (
+            f"stalls cannot be told: the usual step of {usual_s * 1000:.1f} ms is below {_RESOLUTION_S * 1000:g} ms"
+        )
+        return Stalls(None, max(everything), len(everything), sentence)
     mean_s = fmean(fmean(gaps) for gaps in requests)
     share, longest_s = stall_share(mean_s, usual_s), max(everything)
     word = "stalls take" if share >= _NOTABLE else "hardly any stalls: they take"

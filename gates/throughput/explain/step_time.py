@@ -93,10 +93,12 @@ def fit_points(workload: str, points: Sequence[tuple[float, float]]) -> StepTime
     residual = math.sqrt(sum(((y - line.at(x)) / y) ** 2 for x, y in points) / (n - 2))
     worst = max(off, key=lambda each: abs(each[1]))
     sign = "+" if line.slope >= 0 else "-"
-    if residual > _POOR or line.slope < 0:
-        # Numbers of a law that does not hold would be quoted without the sentence that denies it.
-        why = "they fall with more sequences" if line.slope < 0 else f"c{worst[0]} lies {worst[1]:+.0%} off it"
-        sentence = f"{workload}: step times of {n} rungs follow no line, so much and so much for each sequence: {why}"
+    if residual > _POOR:
+        # Numbers of a law that does not hold would be quoted without the words that deny it.
+        sentence = (
+            f"{workload}: step times of {n} rungs are no fixed time and so much for each sequence: "
+            f"c{worst[0]} lies {worst[1]:+.0%} off the best line"
+        )
     else:
         sentence = (
             f"{workload}: step time = {line.intercept * 1000:.2f} ms {sign} {abs(line.slope) * 1000:.3g} ms × "
