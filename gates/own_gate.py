@@ -83,8 +83,7 @@ class _Run:
             await judge_every_answer(self._trial, None, smoke=False)
             if isinstance(end, DeadlineError):
                 raise
-            said = f"the engine does not answer any more: {end}"
-            self._trial.check("silent", VerdictKind.FAIL, said, exchanges=[end.exchange])
+            self._trial.check("silent", VerdictKind.FAIL, end.sentence, exchanges=[end.exchange])
         else:
             await self._judge_every_answer()
         finally:
@@ -95,8 +94,7 @@ class _Run:
         try:
             await judge_every_answer(self._trial, self._asker, smoke=False)
         except SilentError as end:
-            said = f"the engine does not answer any more: {end}"
-            self._trial.check("silent", VerdictKind.FAIL, said, exchanges=[end.exchange])
+            self._trial.check("silent", VerdictKind.FAIL, end.sentence, exchanges=[end.exchange])
 
     async def _one(self, series: Series) -> None:
         """Ask as long as the plan wants more; what counts is the order of the asks, not that of the answers."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 FINISH_REASONS: Final = ("stop", "length", "tool_calls", "content_filter")
 REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+_MOST_TOKENS: Final = 10**9
+"""No context is nearly as long: a larger count is none."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def _detail(usage: dict[str, Any], group: str, key: str) -> int | None:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+    return value if isinstance(value, int) and counted else None
 
 
 def _short(text: str) -> str:

@@ -36,6 +36,20 @@ class SilentError(Exception):
         self.exchange = last.exchange
         """The last of the answers that did not come: the evidence."""
 
+    @property
+    def sentence(self) -> str:
+        """For people: why the run ends here."""
+        return f"the engine does not answer any more: {self}"
+
+
+class FloodError(SilentError):
+    """The engine's answers are longer than anything a model writes: more of them would only fill the memory."""
+
+    @property
+    def sentence(self) -> str:
+        size_mib = len(self.exchange.body) / 2**20
+        return f"the engine's answers have no end: one of {size_mib:.0f} MiB, and others like it or their sum too large"
+
 
 class BlockedError(Exception):
     """Something blocks already, and this run wants to know no more."""
@@ -69,6 +83,8 @@ class Asker:
     requests: int = 0
     _nonces: set[str] = field(default_factory=set)
     _silent: int = 0
+    _huge: int = 0
+    _held_bytes: int = 0
     _last_failure: str = "no request had been sent"
 
     def __post_init__(self) -> None:
@@ -147,6 +163,7 @@ class Asker:
         answer = Answer(body, exchange, reply, breaches)
         self.trial.answers.append(answer)
         self.by_sample[sample.check, sample.number].append(answer)
+        self._count_bytes(answer)
         if self.stop_early and answer.certain:
             raise BlockedError
         await self._count_silence(sample, answer)
@@ -253,6 +270,14 @@ class Asker:
         foreign = [n for n in NONCE.findall(text) if n in self._nonces and n.encode() not in payload]
         return [Breach("O06", f"the answer holds {foreign[0]}, which only another request held")] if foreign else []
 
+    def _count_bytes(self, answer: Answer) -> None:
+        # Every answer is kept as evidence until the run is over.
+        size_bytes = sum(len(piece.data) for piece in answer.exchange.pieces)
+        self._held_bytes += size_bytes
+        self._huge += size_bytes > _HUGE_BYTES
+        if self._huge >= _HUGE_ANSWERS or self._held_bytes > _MAX_HELD_BYTES:
+            raise FloodError(answer)
+
     async def _count_silence(self, sample: Sample, answer: Answer) -> None:
         lost = any(breach.rule == "P08" for breach in answer.breaches) and not answer.reply.answered
         self._silent = self._silent + 1 if lost else 0
@@ -266,6 +291,10 @@ class Asker:
 
 _GUARDED: Final = (400, 401, 403, 404)
 _WAITING: Final = ("host", "port", "timeout")
+_HUGE_BYTES: Final = 4 * 1024 * 1024
+"""Three times the longest answer that is asked for, a token a chunk."""
+_HUGE_ANSWERS: Final = 16
+_MAX_HELD_BYTES: Final = 2 * 1024**3
 _TIMER_S: Final = 0.05
 """So much too early may a timer be."""
 

@@ -141,9 +141,8 @@ class _Judgement:
             await self._measure_production()
             await self._ask()
         except SilentError as silent:
-            said = f"the engine does not answer any more: {silent}"
-            rule = "an engine that fails at some questions still answers a plain one"
-            self.trial.check("silent", VerdictKind.FAIL, said, rule=rule, exchanges=[silent.exchange])
+            rule = "an engine that fails at some questions still answers a plain one, and its answers have an end"
+            self.trial.check("silent", VerdictKind.FAIL, silent.sentence, rule=rule, exchanges=[silent.exchange])
         finally:
             self.trial.measurements |= {"checks": self.figures, "requests": self.asker.requests}
             if self.production.tries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -51,6 +52,24 @@ def test_a_server_that_does_not_answer_as_it_should_fails_in_time(judge: Judge, 
     assert verdict.verdict == "fail"
     assert said(verdict)
     assert any(sentence in check.sentence for check in verdict.checks if check.verdict == "fail"), verdict.sentence
+
+
+def _book(connection: socket.socket, _: bytes) -> None:
+    """A good answer of 5 MiB to whatever is asked."""
+    usage = {"prompt_tokens": 5, "completion_tokens": 9}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "word " * 2**20}, "finish_reason": "stop"}
+    body = {"id": "c", "object": "chat.completion", "model": "emu", "usage": usage, "choices": [choice]}
+    data = json.dumps(body).encode()
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data))
+    connection.sendall(data)
+
+
+def test_answers_that_would_fill_the_memory_end_the_run(judge: Judge) -> None:
+    with serving(with_models("emu", _book)) as url:
+        verdict = judge("acceptance", url, deadline_s=120.0, profile={"checks": ["J"], "timeout_s": 30})
+    flood = next(check for check in verdict.checks if check.id == "silent")
+    assert (flood.verdict, "have no end" in flood.sentence) == ("fail", True)
+    assert verdict.measurements["requests"] < 60
 
 
 @pytest.mark.parametrize("gate", GATES)
