@@ -27,6 +27,8 @@ Result = TypeVar("Result")
 _PATIENCE_S: Final = 5.0
 """A gate has a deadline: another process that holds the file longer than this is not waited for."""
 _BOX: Final = (GPUS, DRIVER, HOST)
+_OF_THE_ENGINE: Final = "limit_tokens"
+"""How long the longest prompt is depends on the engine; where it differs the comparison says so."""
 
 
 @dataclass
@@ -133,12 +135,40 @@ def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     return None
 
 
+def unlike(baseline: Run, settings: ThroughputSettings, live: Deployment | None) -> str | None:
+    """Why `baseline` was measured by other workloads than these, a sentence for each, and what helps; else None.
+
+    Known before anything is sent: no round could make them comparable.
+    """
+    said = []
+    for workload in settings.workloads:
+        then, now = baseline.workloads.get(workload.name), settings.definition(workload)
+        if then is None:
+            continue
+        keys = [key for key in (*now, *(set(then) - {*now, _OF_THE_ENGINE})) if _plain(now, key) != _plain(then, key)]
+        if keys:
+            listed = ", ".join(f"{key} {_plain(now, key)} here, {_plain(then, key)} then" for key in keys[:2])
+            more = f", {len(keys) - 2} more" if len(keys) > 2 else ""
+            said.append(f"workload {workload.name} is not the baseline's ({listed}{more})")
+    if not said:
+        return None
+    remedy = (
+        "compare runs of one profile"
+        if live is None
+        else "in a quiet hour `cutover bench --live --profile` with this profile measures live for it"
+    )
+    return f"{'; '.join(said)}: {remedy}"
+
+
+def _plain(definition: Mapping[str, Any], key: str) -> str:
+    return canonical(definition[key]) if key in definition else "nothing"
+
+
 def _is_asked(row: Row, settings: ThroughputSettings) -> bool:
     workload = next((each for each in settings.workloads if each.name == row.cell.key.workload), None)
     if workload is None:
         return False
-    # How long the longest prompt is depends on the engine; where it differs the comparison says so.
-    mine = {key: value for key, value in row.definition.items() if key != "limit_tokens"}
+    mine = {key: value for key, value in row.definition.items() if key != _OF_THE_ENGINE}
     rungs = _rungs(settings, workload)
     return canonical(mine) == canonical(settings.definition(workload)) and (
         rungs is None or row.cell.key.concurrency in rungs

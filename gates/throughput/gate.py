@@ -11,7 +11,7 @@ from gates import load_client
 from gates.contract import Deployment, VerdictKind
 from gates.strict import read_model
 from gates.throughput.bench import Measured, ProbeFailedError, Progress, Subject, measure
-from gates.throughput.book import Book, elsewhere, open_book
+from gates.throughput.book import Book, elsewhere, open_book, unlike
 from gates.throughput.cells import UNMEASURABLE, CellRun
 from gates.throughput.decide.floors import ClientError, Limit, judge_limit
 from gates.throughput.decide.noninferiority import decide
@@ -69,7 +69,11 @@ def judge(
     It ends as soon as the verdict can no longer change; `thorough`: a failed request does not end it, because people
     want the other numbers.
     """
-    baseline = book.baseline(settings) or _baseline(trial, book)
+    baseline = book.baseline(settings) or _baseline(trial, settings, book)
+    other = unlike(baseline, settings, book.live) if baseline is not None else None
+    if other is not None:
+        trial.check("baseline", VerdictKind.INCONCLUSIVE, other)
+        return trial.verdict("")
     rule = _rule(settings, {} if baseline is None else book.spreads(subject.engine, _hardware(subject, book), settings))
     refused = rule.refusal() if baseline is not None else None
     if refused is not None:
@@ -274,8 +278,11 @@ def _judge_waves(trial: Trial, seen: CellRun) -> None:
             return
 
 
-def _baseline(trial: Trial, book: Book) -> Run | None:
-    """What the request says was measured before; not where that was on other cards than live has now."""
+def _baseline(trial: Trial, settings: ThroughputSettings, book: Book) -> Run | None:
+    """What the request says was measured before; not where that was on other cards than live has now.
+
+    Of live only the workloads that the profile asks, as out of the ledger.
+    """
     measurements = (trial.request.baseline or {}).get("measurements")
     document = measurements.get("run") if isinstance(measurements, Mapping) else None
     if not isinstance(measurements, Mapping) or not isinstance(document, Mapping):
@@ -287,10 +294,17 @@ def _baseline(trial: Trial, book: Book) -> Run | None:
             book.why_none = f"{book.why_none}; as a candidate it was on other hardware ({other})"
             return None
     try:
-        return asked(read_run(document))
+        run_ = asked(read_run(document))
     except ValueError as error:
         trial.say(f"the baseline cannot be read: {error}")
         return None
+    if book.live is None:
+        return run_
+    names = {workload.name for workload in settings.workloads}
+    kept = [cell for cell in run_.cells if cell.key.workload in names]
+    if not kept:
+        return None
+    return replace(run_, cells=kept, workloads={name: run_.workloads[name] for name in names & {*run_.workloads}})
 
 
 def asked(run_: Run) -> Run:

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gates.ledger.rows import Kind
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
 from gates.strict import read_model
-from gates.throughput.plain import read_run
+from gates.throughput.plain import plain_run, read_run
 from gates.throughput.records import DECODE, Cell, CellKey, Run
 from gates.throughput.settings import ThroughputSettings
 
@@ -116,6 +117,30 @@ def test_without_the_ledger_the_rollout_that_made_it_live_counts_where_the_hardw
     assert "driver 550.54 then, 560 now" in sentences(other)["baseline"]
     assert "`cutover bench --live" in sentences(other)["baseline"]
     assert len(book.rows(Selection())) == 2
+
+
+def test_live_measured_by_another_profile_is_one_sentence_before_anything_is_sent(
+    measure: Measure, book: Ledger
+) -> None:
+    before = {"run": plain_run(run_of(100, answer_tokens=256)), "hardware": BOX}
+    verdict = measure(live=LIVE, baseline={"measurements": before})
+    assert verdict.verdict == "inconclusive"
+    assert verdict.sentence == (
+        "baseline: workload chat is not the baseline's (answer_tokens 16 here, 256 then): in a quiet hour "
+        "`cutover bench --live --profile` with this profile measures live for it"
+    )
+    assert not book.rows(Selection()), "no round could make them comparable"
+    book.record(run_of(100), who="ada", hardware=BOX)
+    again = measure(live=LIVE, baseline={"measurements": before})
+    assert "excluded" in sentences(again)["baseline.decode_tok_per_s"], "what is measured for it counts"
+
+
+def test_workloads_that_the_profile_does_not_ask_are_no_part_of_the_baseline(measure: Measure) -> None:
+    told = run_of(100)
+    long = replace(told.cells[0], key=CellKey("long", 1))
+    more = replace(told, cells=[*told.cells, long], workloads={**told.workloads, "long": {"prompt_tokens": 8000}})
+    verdict = measure(live=LIVE, baseline={"measurements": {"run": plain_run(more), "hardware": BOX}})
+    assert "excluded" in sentences(verdict)["baseline.decode_tok_per_s"]
 
 
 @pytest.mark.parametrize("starts", [4, 5])
