@@ -80,7 +80,8 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
 ) -> None:
     """Measure an endpoint over a ladder of concurrencies.
 
-    Exit code: 0 measured and fast enough, 10 a floor missed or requests failed, 11 could not tell, 12 the bench broke.
+    Exit code: 0 measured and fast enough, 10 a floor missed or requests failed, 11 could not tell, 12 the bench broke,
+    1 nobody answers there.
     """
     session = session_of(ctx, as_json=as_json)
     from gates.options import capability_pair, read_baseline
@@ -160,7 +161,8 @@ def _of_live(session: Session, plan: Plan) -> Plan:
 def _of_topology(plan: Plan, file: Path) -> Plan:
     from launch.topology import load
 
-    return _told_by(plan, load(file))
+    topology = load(file)
+    return replace(_told_by(plan, topology), serves=topology.serves)
 
 
 def _told_by(plan: Plan, topology: Topology) -> Plan:

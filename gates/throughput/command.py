@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.contract import GateRequest, Verdict
-from gates.endpoint import Endpoint
+from gates.endpoint import Endpoint, model_names
 from gates.errors import GateUsageError
 from gates.profile import load
 from gates.program import settled
@@ -29,6 +29,12 @@ SCHEMA: Final = 1
 _GATE: Final = "throughput"
 
 
+class NoAnswerError(GateUsageError):
+    """Nobody answers where the bench was sent: the question was right, and the operation failed."""
+
+    exit_code = 1
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is asked for on the command line. `changes`: settings that differ from the profile's."""
@@ -45,6 +51,8 @@ class Plan:
     engine: str | None = None
     engine_version: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
+    serves: tuple[str, ...] = ()
+    """The names that the topology serves, where one was given: numbers of another model must not stand under it."""
     baseline: Mapping[str, Any] | None = None
     deadline_s: float = 3600.0
     evidence_dir: Path = Path()
@@ -84,13 +92,31 @@ def settings_of(profile: str | Path | None, changes: Mapping[str, Any]) -> Mappi
 
 
 def only_model(endpoint: str, api_key: str | None) -> str:
-    """The one model that the endpoint serves. Raises `GateUsageError` when there is none, or a choice."""
-    names = Endpoint.at(endpoint, api_key).served_models(timeout_s=10.0)
+    """The one model that the endpoint serves.
+
+    Raises `NoAnswerError` when nobody answers, `GateUsageError` when there is none, or a choice.
+    """
+    exchange = Endpoint.at(endpoint, api_key).get("/v1/models", timeout_s=10.0, limit_bytes=4 * 1024 * 1024)
+    if exchange.failure is not None:
+        raise NoAnswerError(f"{exchange.failure.sentence}; is the endpoint up?")
+    names = model_names(exchange.body) if exchange.status == 200 else ()
     if len(names) == 1:
         return names[0]
     if names:
         raise GateUsageError(f"{endpoint} serves {', '.join(names[:10])}: say which with --model.")
-    raise GateUsageError(f"{endpoint} does not say on /v1/models what it serves: is it up? Else name it with --model.")
+    raise GateUsageError(f"{endpoint} does not say on /v1/models what it serves: name it with --model.")
+
+
+def refuse_another(plan: Plan, model: str, endpoint: Endpoint) -> None:
+    """Raises `GateUsageError` where what is measured is not what the topology serves."""
+    if not plan.serves:
+        return
+    named = f"the topology {plan.about.get('topology', '')} serves {', '.join(plan.serves)}"
+    if model not in plan.serves:
+        raise GateUsageError(f"{model} was to be measured, and {named}: give its own topology, or none.")
+    names = endpoint.served_models(timeout_s=10.0)
+    if names and model not in names:
+        raise GateUsageError(f"{plan.endpoint} serves {', '.join(names[:10])}, and {named}: give its own, or none.")
 
 
 def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None) -> Benched:
@@ -118,6 +144,7 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
     if not plan.model:
         request = request.model_copy(update={"model": only_model(plan.endpoint, trial.endpoint.api_key)})
         trial = open_trial(request, lines)
+    refuse_another(plan, request.model, trial.endpoint)
     subject = Subject(
         trial.endpoint,
         request.model,

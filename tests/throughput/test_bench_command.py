@@ -110,6 +110,23 @@ def test_flags_of_a_topology_are_kept_beside_the_numbers(bench: Bench, profile: 
     assert (engine_said["topology"], engine_said["flags"]) == ("two", ["--max-num-seqs", "3"])
 
 
+@pytest.mark.parametrize(
+    ("serves", "words", "said"),
+    [
+        ("other", (), "serves emu, and the topology two serves other"),
+        ("emu", ("--model", "other"), "other was to be measured, and the topology two serves emu"),
+    ],
+)
+def test_another_model_is_not_measured_under_the_name_of_a_topology(
+    bench: Bench, profile: Any, tmp_path: Path, serves: str, words: tuple[str, ...], said: str
+) -> None:
+    topology = tmp_path / "t.yaml"
+    topology.write_text(f"name: two\nserves: [{serves}]\nengine: vllm\nmodel: org/m\ninstances: {{a: {{gpus: 0}}}}\n")
+    with hosted(*QUICK) as engine:
+        code, _, err = bench(engine.url, "--profile", profile(), "--topology", topology, *words)
+    assert (code, said in err) == (2, True), err
+
+
 def test_a_start_that_has_a_name_is_kept_as_one(bench: Bench, profile: Any, tmp_path: Path) -> None:
     with hosted(*QUICK) as engine:
         code, _, err = bench(engine.url, "--profile", profile("{concurrency: 1}"), "--start", "monday")
@@ -124,7 +141,7 @@ def test_a_start_that_has_a_name_is_kept_as_one(bench: Bench, profile: Any, tmp_
     [
         ((), 2, "one of URL and --live"),
         (("http://127.0.0.1:9", "--live"), 2, "one of URL and --live"),
-        (("http://127.0.0.1:9",), 2, "does not say on /v1/models"),
+        (("http://127.0.0.1:9",), 1, "127.0.0.1:9: connection refused; is the endpoint up?"),
         (("http://127.0.0.1:9", "--profile", "smoke"), 2, "has no gate throughput"),
         (("http://127.0.0.1:9", "--profile", "uni_bnch"), 3, "did you mean 'uni_bench'?"),
         (("http://127.0.0.1:9", "--concurrency", "1,many"), 2, "'many' is no rung"),
