@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import psutil
 
-from gates.contract import Verdict, broken, parse_verdict
+from gates.contract import Verdict, VerdictKind, broken, parse_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -223,6 +223,8 @@ def _conclude(
     if verdict.sentence.startswith("The gate") and not streams.stdout.strip():
         said = f" Its last words: {streams.tail[-1][:300]!r}." if streams.tail else ""
         return broken(request.gate, f"The gate ended {_how(process.returncode)} without a verdict.{said}")
+    if verdict.verdict is VerdictKind.ERROR and not verdict.checks and process.returncode != verdict.exit_code:
+        verdict = verdict.model_copy(update={"sentence": f"{verdict.sentence} (it ended {_how(process.returncode)})"})
     if left_behind:
         note = f"{left_behind} processes that it left running were ended."
         return verdict.model_copy(update={"sentence": f"{verdict.sentence} ({note})"})

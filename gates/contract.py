@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 CONTRACT: Final = 1
 MAX_DOCUMENT_BYTES: Final = 8 * 1024 * 1024
+_SHOWN_CHARS: Final = 120
 _MAX_CANDIDATE_LINES: Final = 20_000
 
 
@@ -183,7 +184,8 @@ def parse_verdict(stdout: bytes, gate: str = "") -> Verdict:
         return broken(gate, f"The gate wrote {len(stdout)} bytes to stdout; at most {MAX_DOCUMENT_BYTES} are read.")
     document = _last_document(stdout.decode("utf-8", errors="replace"))
     if document is None:
-        return broken(gate, "The gate's stdout does not end in a JSON object, so there is no verdict.")
+        begins = _begins(stdout)
+        return broken(gate, f"The gate's stdout does not end in a JSON object, so there is no verdict{begins}.")
     try:
         verdict = _StrictVerdict.model_validate(document)
     except ValidationError as error:
@@ -193,6 +195,11 @@ def parse_verdict(stdout: bytes, gate: str = "") -> Verdict:
     if gate and verdict.gate != gate:
         return broken(gate, f"The verdict is signed by gate {verdict.gate!r}; {gate!r} was asked.")
     return Verdict.model_validate(verdict.model_dump())
+
+
+def _begins(stdout: bytes) -> str:
+    said = " ".join(stdout[:4000].decode("utf-8", errors="replace").split())
+    return f"; it begins: {said[:_SHOWN_CHARS]!r}" if said else ""
 
 
 def broken(gate: str, sentence: str) -> Verdict:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 Heard = Mapping[str, Any]
-"""One line of progress: `gate`, and any of `started`, `left`, `check`, `verdict`, `sentence`, `log`, `skipped`, `done`,
-`of`, `requests`, `ended`."""
+"""One line of progress: `gate`, and any of `started`, `left`, `check`, `verdict`, `sentence`, `log`, `skipped`, `warn`,
+`waived`, `done`, `of`, `requests`, `ended`."""
 
 _PLAIN_EVERY_S: Final = 10.0
 """So often a plain log is told how far a gate is, where it says nothing else."""
@@ -157,9 +157,21 @@ def _said(fields: Heard) -> str | None:
     if not said and "verdict" not in fields and "check" not in fields:
         return None
     left = f" (then {', '.join(str(name) for name in fields['left'])})" if fields.get("left") else ""
-    verdict = f"{fields['verdict']}: " if "verdict" in fields else ""
+    verdict = f"{_outcome(fields)}: " if "verdict" in fields else ""
+    if fields.get("skipped"):
+        said = str(said).removeprefix("skipped: ")
     check = f" {fields['check']}" if "check" in fields else ""
     return f"{fields.get('gate')}{check}: {verdict}{said}{left}"
+
+
+def _outcome(fields: Heard) -> str:
+    """The word for how a check ended: a waiver or a warning is never hidden behind the pass that it gives."""
+    if fields.get("skipped"):
+        return "skipped"
+    if fields.get("waived"):
+        return "waived"
+    verdict = str(fields["verdict"])
+    return "warning" if verdict == "pass" and fields.get("warn") else verdict
 
 
 def _one_line(text: str) -> str:

@@ -219,6 +219,7 @@ class Trial:
                 "sentence": check.sentence,
                 "skipped": check.skipped,
                 "warn": check.warn,
+                "waived": check.waived is not None,
             }
         )
 

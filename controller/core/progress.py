@@ -214,10 +214,17 @@ def gating(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
         if len(results) < GATE_TRIES:
             return _run_gate(rollout, index, step, len(results) + 1)
         return move(rollout, Event.UNDECIDED, f"gate {last.gate} could not tell, twice: {last.sentence}")
-    passed = ", ".join(dict.fromkeys(r.gate for r in rollout.gates)) or "no gate"
+    passed = _passed(rollout)
     if rollout.options.require_approval:
         return move(rollout, Event.ASK, f"passed {passed}; waits for `cutover approve {rollout.id}`")
     return move(rollout, Event.PASSED, f"passed {passed}")
+
+
+def _passed(rollout: Rollout) -> str:
+    """``health, smoke; observed: latency (fail)``: what only observed and did not pass is not said to have passed."""
+    passed = ", ".join(dict.fromkeys(r.gate for r in rollout.gates if r.verdict == "pass")) or "no gate"
+    observed = ", ".join(f"{r.gate} ({r.verdict})" for r in rollout.gates if r.observe and r.verdict != "pass")
+    return f"{passed}; observed: {observed}" if observed else passed
 
 
 def _run_gate(rollout: Rollout, index: int, step: Any, number: int) -> Decision:
@@ -241,7 +248,8 @@ def _await_gate(rollout: Rollout, state: State, seen: Seen) -> Decision | None:
     result = GateResult(
         run.gate, run.index, run.run, done.verdict, done.sentence, bool(step.get("observe")), done.measurements
     )
-    return Decision(act.RecordGate(rollout.id, result), f"gate {run.gate}: {done.verdict}, {done.sentence}")
+    about = f"{run.gate} (observing)" if result.observe else run.gate
+    return Decision(act.RecordGate(rollout.id, result), f"gate {about}: {done.verdict}, {done.sentence}")
 
 
 def awaiting_approval(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gates.contract import Deployment, GateRequest, Verdict, broken, parse_verdict
+from gates.contract import Deployment, GateRequest, Verdict, VerdictKind, broken, parse_verdict
 from launch import attempts as launched
 from launch.attempts import AttemptSpec, Status
 from launch.errors import LaunchError
@@ -105,9 +105,13 @@ class GateRunner:
         if seen.reason == "deadline":
             return broken(gate, "the gate did not end by its deadline and was stopped")
         try:
-            return parse_verdict((run_dir / "verdict.json").read_bytes(), gate)
+            verdict = parse_verdict((run_dir / "verdict.json").read_bytes(), gate)
         except OSError as error:
             return broken(gate, f"the gate left no verdict ({error.strerror}, {seen.reason})")
+        # The exit code of a gate is not read, but where it broke it is the first thing that helps.
+        if verdict.verdict is VerdictKind.ERROR and not verdict.checks and seen.exit_code != verdict.exit_code:
+            return verdict.model_copy(update={"sentence": f"{verdict.sentence} ({_how_it_ended(run_dir, seen)})"})
+        return verdict
 
     def stop(self, run: str) -> Outcome:
         run_dir = self.directory / run
@@ -126,3 +130,12 @@ class GateRunner:
             return None
         verdict = parse_verdict(text.encode())
         return {**json.loads(verdict.model_dump_json()), "evidence_dir": str(self.directory / run / "evidence")}
+
+
+def _how_it_ended(run_dir: Path, seen: launched.ProcessSeen) -> str:
+    if seen.signal is not None:
+        how = f"killed by signal {seen.signal}"
+    else:
+        how = f"exit code {seen.exit_code}" if seen.exit_code is not None else seen.reason
+    words = [line.strip() for line in launched.log_tail(run_dir, 5).splitlines() if line.strip()]
+    return f"{how}; its last words: {words[-1][:200]}" if words else how

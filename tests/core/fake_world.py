@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from controller.core import actions as act
 from controller.core.invariants import violations
@@ -193,6 +194,7 @@ class Box:
     loop: Loop
     world: FakeWorld
     journal: Journal
+    observers: tuple[dict[str, Any], ...] = ()  # further gates of every profile
 
     @property
     def state(self) -> State:
@@ -200,7 +202,7 @@ class Box:
 
     def propose(self, release: Release, kind: Kind = Kind.PROPOSE, **options) -> str:
         target = self.state.previous if kind is Kind.ROLLBACK else None
-        profile = ({"name": "health", "deadline_s": 10.0}, {"name": "toolcalls", "deadline_s": 60.0})
+        profile = ({"name": "health", "deadline_s": 10.0}, {"name": "toolcalls", "deadline_s": 60.0}, *self.observers)
         action = act.Propose(
             kind, release, "tester", Options(**options), () if kind is Kind.ROLLBACK else profile, target
         )

@@ -51,6 +51,16 @@ def test_verdict_decides(box, release, verdicts, phase):
         assert not box.world.route.preview
 
 
+def test_a_gate_that_only_observes_is_not_said_to_have_passed(box, release):
+    box.observers = ({"name": "observer", "deadline_s": 10.0, "observe": True},)
+    box.world.verdicts["observer"] = ["error"]
+    rollout = box.propose(release("one"))
+    assert box.finish(rollout) is Phase.PROMOTED
+    said = [entry.why for entry in box.journal.entries(rollout=rollout)]
+    assert "gate observer (observing): error, observer says error" in said
+    assert "passed health, toolcalls; observed: observer (error)" in said
+
+
 def test_warm_previous_gives_way_and_says_so(box, release):
     box.finish(box.propose(release("one")))
     box.finish(box.propose(release("two")))

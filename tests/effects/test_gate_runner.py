@@ -55,12 +55,13 @@ def test_a_program_of_the_users_reads_the_request_and_is_believed(run):
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("raise SystemExit(3)", "verdict"),
-        ("print('this is not JSON')", "JSON"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "verdict"),
+        ("raise SystemExit(3)", "exit code 3"),
+        ("print('this is not JSON')", "it begins: 'this is not JSON'. (exit code 0)"),
+        ("raise SystemExit('no such file')", "exit code 1; its last words: no such file"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by signal 9"),
         (f"print({json.dumps(json.dumps(GOOD | {'verdict': 'excellent'}))})", "verdict"),
     ],
-    ids=["silent", "babbles", "killed", "invents"],
+    ids=["silent", "babbles", "says why", "killed", "invents"],
 )
 def test_no_verdict_is_an_error(run, script, said):
     seen = run(script)

@@ -172,6 +172,17 @@ def test_without_a_terminal_every_word_is_a_plain_line():
     ]  # fmt: skip
 
 
+def test_a_pass_that_is_none_is_called_what_it_is():
+    def said(**more) -> str:
+        return lines({**PASSED, "sentence": "<think> leaks", **more}).strip()
+
+    assert said(warn=True, waived=True) == "g J01: waived: <think> leaks"
+    assert said(warn=True, waived=False) == "g J01: warning: <think> leaks"
+    assert said(warn=True, verdict="fail") == "g J01: fail: <think> leaks"
+    skipped = said(verdict="inconclusive", skipped=True, sentence="skipped: no tools")
+    assert skipped == "g J01: skipped: no tools"
+
+
 def test_on_a_terminal_one_line_lives_and_what_did_not_pass_stays():
     def terminal(stream):
         return Console(file=stream, force_terminal=True, width=80, color_system=None, legacy_windows=False)
