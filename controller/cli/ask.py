@@ -183,6 +183,10 @@ def _filed(
     if wait:
         from .follow import wait_for
 
+        if answer["sentence"]:
+            aside = sys.stderr if session.as_json else sys.stdout
+            aside.write(f"{rollout['id']} is {answer['sentence']}\n")
+            aside.flush()
         raise typer.Exit(wait_for(session, client, rollout["id"], timeout_s, back=back))
     if session.as_json:
         session.emit(answer)

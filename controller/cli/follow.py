@@ -12,7 +12,7 @@ from .outcome import exit_code_of, sentence_of
 from .reporters import JsonLines, Lines, Live, Reporter
 from .session import Session
 
-POLL_S = 15.0
+POLL_S = 10.0  # with the reporters' `STILL_S` no silence is longer than half a minute
 SETTLE_S = 5.0  # from the decision to the front door's word for it; it is one tick of the loop
 _SHOWN_BEFORE = 10
 _TO_BE_READ = frozenset({"failed", "inconclusive", "rejected", "rolled_back", "rollback_failed"})

@@ -43,18 +43,37 @@ def line_of(entry: Document) -> str:
     return f"{clock(entry['wall_s'])}  {about:<6} {entry['why']}{failed}"
 
 
-class Lines:
-    """One plain line per event."""
+STILL_S = 20.0
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
+
+def still(status: Document) -> str:
+    """What goes on, or what is waited for; empty when nothing is."""
+    rollout, queue, freeze = status["rollout"], status["queue"], status["freeze"]
+    if rollout is not None:
+        how = "".join(part for part, _ in footer_parts(rollout, 0.0)[1:])
+        return f"{clock(time.time())}  {rollout['id']:<6} still {how}"
+    if not queue:
+        return ""
+    why = f"{freeze['by']} has frozen the box ({freeze['why']})" if freeze is not None else status["now"]
+    return f"{clock(time.time())}  {queue[0]['id']:<6} still queued: {why}"
+
+
+class Lines:
+    """One plain line per event; after a while without one, a line that says what still goes on."""
+
+    def __init__(self, stream: IO[str] | None = None, still_s: float = STILL_S) -> None:
         self._stream = stream or sys.stdout
+        self._still_s = still_s
+        self._told_s = time.monotonic()
 
     def event(self, entry: Document) -> None:
         if not is_routine(entry):
             self._write(line_of(entry))
 
     def status(self, document: Document) -> None:
-        """Lines tell what happened; how it is now, the footer of a terminal."""
+        """Lines tell what happened; how it is now, only where nothing happened for long."""
+        if time.monotonic() - self._told_s >= self._still_s and (line := still(document)):
+            self._write(line)
 
     def note(self, text: str) -> None:
         self._write(f"cutover: {clean(text)}", sys.stderr)
@@ -63,6 +82,7 @@ class Lines:
         """Nothing is held."""
 
     def _write(self, text: str, stream: IO[str] | None = None) -> None:
+        self._told_s = time.monotonic()
         target = stream or self._stream
         target.write(text + "\n")
         target.flush()
@@ -73,6 +93,9 @@ class JsonLines(Lines):
 
     def event(self, entry: Document) -> None:
         self._write(json.dumps(dict(entry), ensure_ascii=False))
+
+    def status(self, document: Document) -> None:
+        """Events only."""
 
 
 class Live:

@@ -129,7 +129,8 @@ def _stand_down(state: State, action: act.StandDown, now: Now, why: str) -> Stat
     if state.live is None:
         raise IllegalMove("nothing is live: there is nothing to stop")
     if state.active is not None:
-        raise IllegalMove(f"rollout {state.active.id} is {state.active.phase}: abort it first")
+        phase = state.active.phase.replace("_", " ")
+        raise IllegalMove(f"rollout {state.active.id} is {phase}: abort it first")
     return replace(state, generation=state.generation + 1, live=None, previous=state.live)
 
 

@@ -200,6 +200,8 @@ def test_a_freeze_holds_the_queue(box, on_box):
         waiting = on_box("propose", box.topology("frozen"), "--wait", "--timeout", "0.3")
         assert waiting.code == 13
         assert "is still queued" in waiting.out
+        assert "is queued behind 1 other; " in waiting.out
+        assert "has frozen the box (exam week)" in waiting.out
         second = waiting.out.split()[-1].strip("`")
         for one in (rollout, second):
             assert on_box("abort", one).code == 0

@@ -13,6 +13,7 @@ from controller.cli.draw_rollout import draw_history
 from controller.cli.draw_status import draw_status
 from controller.cli.follow import tell_end
 from controller.cli.outcome import exit_code_of, sentence_of
+from controller.cli.reporters import Lines
 from controller.cli.terminal import clean, cleaned, span
 from controller.core.records import TERMINAL
 from controller.errors import ExitCode
@@ -133,3 +134,22 @@ def told(phase: str, **rest: object) -> str:
 def test_an_abort_says_who():
     said = sentence_of(rollout("aborted", abort_by="ada", why="aborted by ada"))
     assert said == "r0001 x@1 is aborted by ada"
+
+
+def test_lines_say_what_goes_on_when_nothing_happened_for_long():
+    def said(still_s: float, **status: object) -> str:
+        stream = StringIO()
+        Lines(stream, still_s).status({"rollout": None, "queue": [], "freeze": None, "now": "nothing to do", **status})
+        return stream.getvalue()
+
+    gate = {"gate": "acceptance", "index": 2, "started_at_s": 0.0}
+    active = {
+        "id": "r0003", "release": "two@1", "phase": "awaiting_approval", "phase_s": 70.0, "gate": gate,
+        "profile": [1, 2, 3, 4], "attempts": [],
+    }  # fmt: skip
+    assert "r0003  still awaiting approval 1 min 10 s · gate acceptance (3/4)" in said(0.0, rollout=active)
+    assert said(60.0, rollout=active) == ""
+    assert said(0.0) == ""
+    frozen = {"by": "root", "why": "exam week", "since_wall_s": 0.0}
+    waiting = said(0.0, queue=[{"id": "r0004"}], freeze=frozen)
+    assert waiting.endswith("r0004  still queued: root has frozen the box (exam week)\n")
