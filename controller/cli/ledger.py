@@ -54,7 +54,9 @@ def table(  # noqa: PLR0913, PLR0917 - the options of a command
     ctx: typer.Context,
     topology: Annotated[
         str | None,
-        typer.Option("--topology", metavar="NAME", help="Of this topology or release; may hold * and ?."),
+        typer.Option(
+            "--topology", metavar="NAME", help="Of this topology, release or, without either, model; * and ?."
+        ),
     ] = None,
     engine: Annotated[
         str | None, typer.Option("--engine", metavar="NAME", help="Of this engine, as vllm or 'vllm 0.11*'.")
@@ -187,7 +189,7 @@ def add(
 
 def compare(
     ctx: typer.Context,
-    a: Annotated[str, typer.Argument(metavar="A", help="A release, a topology or a run: the one before.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="A release, topology, run, or the model of what has no name.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The one after.")],
     reference: Annotated[
         bool, typer.Option("--reference", help="Also with what was typed in from elsewhere; it is labelled.")

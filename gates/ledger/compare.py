@@ -89,7 +89,8 @@ class Comparison:
 
 
 def side(ledger: Ledger, asked: str, *, reference: bool = False) -> Side:
-    """`asked`: a run, a release, the beginning of its digest, or a topology; of several the one measured last.
+    """`asked`: a run, a release, the beginning of its digest, a topology, or the model of what has no such name; of
+    several the one measured last.
 
     Rows from elsewhere only with `reference`. Raises `NoSuchRowError`, `LedgerRefusedError`.
     """
@@ -101,9 +102,9 @@ def side(ledger: Ledger, asked: str, *, reference: bool = False) -> Side:
         )
     if not mine:
         known = ledger.known(None if reference else Source.OURS)
-        names = [*known["release"], *known["topology"]]
+        names = [*known["release"], *known["topology"], *known["model"]]
         hint = nearest(asked, names) if names else "nothing was measured here so far"
-        raise NoSuchRowError(f"the ledger {ledger.path} has no run, release or topology {asked}; {hint}")
+        raise NoSuchRowError(f"the ledger {ledger.path} has no run, release, topology or model {asked}; {hint}")
     counting = [row for row in mine if row.counts]
     if not counting:
         gone = sum(row.retracted is not None for row in mine)

@@ -16,6 +16,9 @@ COLUMNS: Final = (
     "engine_version, runs.body, workload, concurrency, definition, cells.body, at, who, reason"
 )
 TABLES: Final = "cells JOIN runs ON runs.id = cells.run LEFT JOIN retractions ON retractions.cell = cells.id"
+UNNAMED: Final = "topology = '' AND release = ''"
+MODEL: Final = "CASE WHEN json_valid(runs.body) THEN json_extract(runs.body, '$.configuration.model') END"
+"""By which people call what has neither topology nor release; it has no column of its own."""
 _IN_COLUMNS: Final = ("topology", "release", "digest", "engine", "engine_version")
 
 

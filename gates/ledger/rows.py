@@ -70,12 +70,17 @@ class Configuration:
         """Equal for configurations whose rows belong into one table."""
         return canonical(
             [self.topology, self.release, self.digest, self.engine, self.engine_version, self.model, self.kv_format,
-             self.flags, self.box]
+             self.flags, self.box, self.endpoint]
         )  # fmt: skip
 
     @property
+    def endpoint(self) -> str:
+        """Where it was measured, for what has no name of its own: two engines of one model are not one. Else empty."""
+        return "" if self.release or self.topology else _text(self.facts.get("endpoint"))
+
+    @property
     def name(self) -> str:
-        """How people call it."""
+        """How people call it, and what selections take."""
         return self.release or self.topology or self.model or "unnamed"
 
 

@@ -8,8 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from gates.errors import GateUsageError
+from gates.ledger.encoding import MODEL, UNNAMED
 from gates.ledger.rows import Kind, Source
 
+_NAMED: Final = (
+    "(topology GLOB ?{n} OR release GLOB ?{n} OR length(?{n}) > 3 AND digest GLOB ?{n} || '*' "
+    f"OR {UNNAMED} AND {MODEL} GLOB ?{{n}})"
+)
 _AGO: Final = re.compile(r"(\d{1,5})\s*([hdw])")
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
@@ -18,7 +23,8 @@ _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta
 class Selection:
     """None: no matter. Names may hold `*` and `?`. `since` and `until`: ISO 8601, UTC; both are included.
 
-    `topology` also takes a release or the beginning of its digest (four characters), `engine` also `name version`.
+    `topology` also takes a release or the beginning of its digest (four characters), and the model of what has neither;
+    `engine` also `name version`.
     `retracted` None: rows that were and rows that were not.
     """
 
@@ -36,10 +42,7 @@ class Selection:
         conditions = [f"source IN ({', '.join('?' * len(self.sources))})"]
         values: list[str] = [*self.sources]
         for condition, value in (
-            (
-                "(topology GLOB ?{n} OR release GLOB ?{n} OR length(?{n}) > 3 AND digest GLOB ?{n} || '*')",
-                self.topology,
-            ),
+            (_NAMED, self.topology),
             ("(engine GLOB ?{n} OR engine || ' ' || engine_version GLOB ?{n})", self.engine),
             ("workload GLOB ?{n}", self.workload),
             ("started_at >= ?{n}", self.since),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gates.errors import nearest
 from gates.ledger.database import PATIENCE_S, reading, writing
-from gates.ledger.encoding import COLUMNS, TABLES, cell_body, row_of, run_body
+from gates.ledger.encoding import COLUMNS, MODEL, TABLES, UNNAMED, cell_body, row_of, run_body
 from gates.ledger.errors import LedgerError, LedgerRefusedError, NoSuchRowError
 from gates.ledger.rows import Configuration, Kind, Row, Source, canonical, configuration_of
 from gates.ledger.spread import Tau, spread_between_starts
@@ -163,12 +163,16 @@ class Ledger:
         raise NoSuchRowError(f"there is no row or run {what} in the ledger {self.path}; {nearest(what, runs[-8:])}")
 
     def known(self, source: Source | None = None) -> dict[str, tuple[str, ...]]:
-        """The names that selections can use: topology, release, engine, workload → what the ledger has of them."""
+        """The names that selections can use: topology, release, engine, workload → what the ledger has of them; model:
+        of what has neither topology nor release.
+        """
         found: dict[str, tuple[str, ...]] = {}
         with reading(self.path, self._patience_s) as db:
             for name in ("topology", "release", "engine", "workload"):
                 query = f"SELECT DISTINCT {name} FROM {TABLES} WHERE {name} <> '' AND source LIKE ? ORDER BY {name}"  # noqa: S608 - our own words
                 found[name] = tuple(value for (value,) in db.execute(query, (source or "%",))) if db else ()
+            query = f"SELECT DISTINCT {MODEL} FROM {TABLES} WHERE {UNNAMED} AND source LIKE ? ORDER BY 1"  # noqa: S608 - our own words
+            found["model"] = tuple(value for (value,) in db.execute(query, (source or "%",)) if value) if db else ()
         return found
 
     # --- for gates ----------------------------------------------------------------------------------------------------

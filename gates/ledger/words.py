@@ -75,6 +75,7 @@ def _parts(configuration: Configuration) -> list[str]:
         configuration.name,
         engine,
         configuration.model if configuration.model != configuration.name else "",
+        f"at {configuration.endpoint}" if configuration.endpoint else "",
         f"KV {configuration.kv_format}" if configuration.kv_format else "",
         gpus_in_words(hardware),
         f"driver {hardware[DRIVER]}" if hardware.get(DRIVER) else "",

@@ -390,7 +390,7 @@ def test_compare_takes_references_only_when_told_and_labels_them(ask, filled, fo
 def test_compare_of_what_nobody_knows(ask, filled):
     done = ask("compare", "qwen-tp2", "qwen-tp44")
     assert (done.code, done.out) == (3, "")
-    assert "no run, release or topology qwen-tp44; did you mean 'qwen-tp4'?" in done.err
+    assert "no run, release, topology or model qwen-tp44; did you mean 'qwen-tp4'?" in done.err
 
 
 def test_a_ledger_that_is_damaged_or_somebody_elses(ask, filled, tmp_path):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 from ledger_kit import CHAT, HARDWARE, LONG, cell, run
 
+from gates.ledger.columns import METRICS
 from gates.ledger.compare import compare, side
 from gates.ledger.compare_views import comparison_markdown
 from gates.ledger.differences import differences, flags_by_name
 from gates.ledger.errors import LedgerRefusedError, NoSuchRowError
 from gates.ledger.reference import read_references
 from gates.ledger.rows import Kind
+from gates.ledger.selection import Selection
+from gates.ledger.table import matrices
+from gates.ledger.words import configuration_in_words
 from gates.throughput.records import AGGREGATE, DECODE, TTFT
 
 A, B = "qwen-tp2@1a2b3c4d", "qwen-tp4@5e6f7a8b"
@@ -158,10 +162,10 @@ def test_our_own_rows_go_before_a_reference_of_the_same_name(ledger):
 
 
 def test_names_that_nobody_has(ledger):
-    with pytest.raises(NoSuchRowError, match="no run, release or topology x; nothing was measured here so far"):
+    with pytest.raises(NoSuchRowError, match="no run, release, topology or model x; nothing was measured here so far"):
         side(ledger, "x")
     record(ledger, A)
-    with pytest.raises(NoSuchRowError, match="no run, release or topology 1; known: "):
+    with pytest.raises(NoSuchRowError, match="no run, release, topology or model 1; known: "):
         side(ledger, "1")
 
 
@@ -195,3 +199,25 @@ def test_bounds_that_bound_nothing_are_said_in_words(ledger):
     shown = comparison_markdown(compare(ledger, A, B))
     assert "| beyond ×3 | cannot tell them apart |" in shown
     assert "beyond ×3: rounds that differ so much, and so few of them, bound nothing" in shown
+
+
+def bare(endpoint, rate, *, at="2026-11-20T02:00:00Z"):
+    """As `cutover bench URL` leaves it: no release, no topology."""
+    return run("", rate, at=at, endpoint=endpoint)
+
+
+def test_what_has_no_name_is_found_by_its_model_and_told_apart_by_its_endpoint(ledger):
+    ledger.record(bare("http://127.0.0.1:8001", 100), who="ada", hardware=HARDWARE)
+    ledger.record(bare("http://127.0.0.1:8002", 50, at="2026-11-21T00:00:00Z"), who="ada", hardware=HARDWARE)
+    record(ledger, A, 100)
+    rows = ledger.rows(Selection(topology="qwen3.8*"))
+    assert len(rows) == 12, "what has a name goes by that"
+    assert configuration_in_words(rows[0].configuration).startswith(
+        "qwen3.8-27b · sglang 0.5.2 · at http://127.0.0.1:8001 · "
+    )
+    assert {len(each.configurations) for each in matrices(rows, METRICS["decode"])} == {2}
+    found = compare(ledger, A, "qwen3.8-27b")
+    assert found.b.rows[0].configuration.endpoint == "http://127.0.0.1:8002"
+    assert any("qwen3.8-27b was measured in 2 configurations" in said for said in found.warnings)
+    with pytest.raises(NoSuchRowError, match=r"did you mean 'qwen3\.8-27b'"):
+        compare(ledger, A, "qwen3.8-72b")
