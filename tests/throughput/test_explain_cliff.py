@@ -10,7 +10,7 @@ from ladder_kit import cell, ladder_of_steps, run, seeded
 
 from gates.throughput.explain.causes import draft_tokens, known_cause
 from gates.throughput.explain.cliff import Kind, find, find_all
-from gates.throughput.records import AGGREGATE, DECODE, GAP
+from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT
 
 SEEDS = range(100)
 LADDER = (1, 2, 4, 8, 16, 32)
@@ -62,6 +62,19 @@ def test_full_places_are_no_cliff_in_any_seed_and_the_limit_is_named(law: str) -
         assert found.full is not None, f"seed {seed}: {found.sentence}"
         assert (found.full.below, found.full.above) == (8, 16)
         assert "at most 12 sequences at once" in found.full.sentence
+
+
+@pytest.mark.parametrize(("limit", "full"), [(256, False), (64, True), (None, True)])
+def test_steps_that_grew_are_no_lack_of_places_where_the_engine_has_them(limit: int | None, full: bool) -> None:
+    # An emulated engine on two cores: the machine is the limit, and first tokens come late with the steps.
+    seen = {16: (0.0016, 0.03, 3000.0), 64: (0.0046, 0.1, 8000.0), 256: (0.0104, 1.6, 9000.0)}
+    measured = run(
+        *(cell(c, {GAP: [step], TTFT: [wait], AGGREGATE: [rate]}) for c, (step, wait, rate) in seen.items()),
+        engine={} if limit is None else {"limit": limit},
+    )
+    found = find(measured, "chat")
+    assert (found.full is not None) == full, found.sentence
+    assert "stay as long" not in found.sentence
 
 
 def test_the_cliff_of_a_real_box_is_named_from_single_figures() -> None:

@@ -1,7 +1,7 @@
 """Cliffs: a rung at which the engine falls out of its own trend. No baseline is needed.
 
 HARD: all streams together get less than they did one rung below. SOFT: a step takes much longer than the rungs below
-foretell. FULL is no cliff: steps stay as they are and requests wait for a place.
+foretell. FULL is no cliff: steps grow less than foretold and requests wait for a place.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def find(run: Run, workload: str) -> Ladder:
         if factor is not None:
             found.append(_cliff(Kind.HARD, workload, below, above, factor, run.engine))
             start = position
-        elif full is None and (factor := _full(below, above, foretold_s)) is not None:
+        elif full is None and (factor := _full(below, above, foretold_s, run.engine)) is not None:
             full = _cliff(Kind.FULL, workload, below, above, factor, run.engine)
         elif (factor := above.step_s / foretold_s) > _SOFT:
             found.append(_cliff(Kind.SOFT, workload, below, above, factor, run.engine))
@@ -147,15 +147,25 @@ def _hard(below: _Rung, above: _Rung, noise: RoundNoise) -> float | None:
     return math.exp(fallen) if fallen < math.log(_HARD) and fallen + width < 0 else None
 
 
-def _full(below: _Rung, above: _Rung, foretold_s: float) -> float | None:
-    """The ratio of the waits when steps did not grow as foretold, nor the total in step, and first tokens came late."""
+def _full(below: _Rung, above: _Rung, foretold_s: float, engine: Mapping[str, Any]) -> float | None:
+    """The ratio of the waits when steps did not grow as foretold, nor the total in step, and first tokens came late.
+
+    Where the engine says that it has places for all of them, steps that grew hold more sequences: then whatever made
+    first tokens late, a slow machine too, is no lack of places.
+    """
     if below.wait_s is None or above.wait_s is None or below.wait_s <= 0:
         return None
     more = above.concurrency / below.concurrency
     gained = math.exp(shift(above.rates, below.rates))
     waited = above.wait_s / below.wait_s
-    flat = above.step_s <= max(_FLAT * below.step_s, _SHORT * foretold_s) and gained < 1 + _GAINED * (more - 1)
-    return waited if flat and waited > _FULL * more else None
+    limit = engine.get("limit")
+    room = isinstance(limit, int) and above.concurrency <= limit
+    flat = _stayed(below, above) or (not room and above.step_s <= _SHORT * foretold_s)
+    return waited if flat and gained < 1 + _GAINED * (more - 1) and waited > _FULL * more else None
+
+
+def _stayed(below: _Rung, above: _Rung) -> bool:
+    return above.step_s <= _FLAT * below.step_s
 
 
 def _foretold_s(rungs: Sequence[_Rung], start: int, position: int) -> float:
@@ -196,7 +206,8 @@ def _cliff(kind: Kind, workload: str, below: _Rung, above: _Rung, factor: float,
         case Kind.SOFT:
             what = f"a step takes ×{factor:.2f} of what the rungs below foretell"
         case Kind.FULL:
-            what = f"no cliff: steps stay as long and first tokens wait ×{factor:.1f} as long, the places are taken"
+            steps = "stay as long" if _stayed(below, above) else "grow less than foretold"
+            what = f"no cliff: steps {steps} and first tokens wait ×{factor:.1f} as long, the places are taken"
             between = ""
     sentence = f"{kind} {workload} c{low} → c{high}: {what}; {cause or _UNKNOWN[kind]}{between}"
     return Cliff(kind, workload, low, high, factor, cause, sentence)
