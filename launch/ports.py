@@ -9,7 +9,9 @@ import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import psutil
 
 from launch.errors import LaunchError
 
@@ -64,7 +66,51 @@ def is_bindable(block: range) -> bool:
 
     Deliberately without SO_REUSEADDR: connections of a former owner that still linger count as in use.
     """
-    return all(_can_bind(socket.AF_INET, "0.0.0.0", port) and _can_bind(socket.AF_INET6, "::", port) for port in block)
+    return first_in_use(block) is None
+
+
+def first_in_use(block: range) -> int | None:
+    """The first port of the block that could not be bound now; None when all can."""
+    free = (_can_bind(socket.AF_INET, "0.0.0.0", port) and _can_bind(socket.AF_INET6, "::", port) for port in block)
+    return next((port for port, is_free in zip(block, free, strict=True) if not is_free), None)
+
+
+def holder_of(port: int) -> str:
+    """Who has the port, as far as this user may see: ``process 17 (python3) listens on it``."""
+    try:
+        found = [each for each in psutil.net_connections("tcp") if each.laddr and each.laddr.port == port]
+        listening = [each for each in found if each.status == psutil.CONN_LISTEN]
+        for each in (*listening, *found):
+            if each.pid:
+                does = "listens on it" if each in listening else f"has a connection from it to {_remote(each)}"
+                return f"process {each.pid} ({psutil.Process(each.pid).name()}) {does}"
+    except psutil.Error:
+        return "its holder cannot be told"
+    if listening:
+        return "a process of another user listens on it"
+    if found:
+        return f"a connection to {_remote(found[0])} has it, {found[0].status}"
+    return "its holder cannot be told"
+
+
+def _remote(connection: Any) -> str:
+    return f"{connection.raddr.ip}:{connection.raddr.port}" if connection.raddr else "nobody"
+
+
+def outgoing_ports() -> tuple[range, frozenset[int]]:
+    """The ports that the kernel gives to outgoing connections, and those that it was told to leave alone.
+
+    From ``/proc/sys/net/ipv4`` (Linux ip-sysctl); an empty range where they cannot be read.
+    """
+    folder = Path("/proc/sys/net/ipv4")
+    try:
+        first, last = (int(word) for word in (folder / "ip_local_port_range").read_text(encoding="ascii").split())
+        reserved = (folder / "ip_local_reserved_ports").read_text(encoding="ascii").strip()
+        spans = [part.partition("-") for part in reserved.split(",") if part]
+        kept = {port for low, _, high in spans for port in range(int(low), int(high or low) + 1)}
+    except (OSError, ValueError):
+        return range(0), frozenset()
+    return range(first, last + 1), frozenset(kept)
 
 
 def _can_bind(family: socket.AddressFamily, host: str, port: int) -> bool:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launch import attempts
+from launch import attempts, programs
 from launch.attempts import Status
-from launch.ports import is_bindable
+from launch.ports import is_bindable, outgoing_ports
+from launch.routers.base import routers
 
 from ..config import Config
 from ..effects.frontdoor.address import Address, check_free
@@ -28,7 +29,7 @@ _FRONT_DOOR = "front door"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`ok` is None where it could not be looked at; the sentence says why."""
+    """`ok` is None for a hint, and where it could not be looked at; the sentence says why."""
 
     name: str
     ok: bool | None
@@ -98,6 +99,24 @@ def haproxy(config: Config) -> Check:
         return Check("HAProxy", False, str(error))
 
 
+def router() -> Check:
+    """smg, for topologies with a router of their own; the front door alone needs none."""
+    kind = routers()["smg"]
+    command = programs.resolve(kind.default_command, what="router smg", remedy="", required=False)
+    if command.found:
+        return Check("router", True, f"smg: {command.words[0]}")
+    sentence = "smg is not installed: topologies with a `router` are refused; without one the front door balances"
+    return Check("router", None, sentence, "pip install 'cutover[router]', where a topology wants it")
+
+
+def never_started(config: Config) -> bool:
+    """No daemon was ever here: no journal, no socket, and both could have been seen."""
+    try:
+        return not any(path.exists() for path in (config.state_dir / "journal.sqlite", config.socket))
+    except OSError:
+        return False
+
+
 def addresses(config: Config, status: Status_ | None) -> Iterator[Check]:
     """Public and preview address: ours, or to be had."""
     if status is not None:
@@ -142,9 +161,19 @@ def instance_ports(config: Config, taken: frozenset[int]) -> Check:
         return Check("instance ports", False, text, _OTHER_RANGE)
     if others:
         text += f"; in use or just left: {', '.join(str(first) for first in others[:4])}"
+    outgoing, reserved = outgoing_ports()
+    if (set(range(policy.port_first, policy.port_last + 1)) & set(outgoing)) - reserved:
+        text += (
+            f"; the kernel gives ports of {outgoing.start}-{outgoing.stop - 1} to outgoing connections "
+            "(ip_local_port_range), so that one may be in use when an instance wants it"
+        )
+        return Check("instance ports", None, text, _NOT_THE_KERNELS)
     return Check("instance ports", True, text)
 
 
+_NOT_THE_KERNELS = (
+    "set `instance_ports` outside of it, or reserve them: sysctl net.ipv4.ip_local_reserved_ports=FIRST-LAST"
+)
 _OTHER_RANGE = "set `instance_ports` to a range that nobody else uses"
 
 
@@ -181,12 +210,19 @@ def _gpus(text: str, foreign: list[str], distrusted: list[str]) -> Check:
     return Check("GPUs", True, text)
 
 
+_MODES = {
+    "open": "is open",
+    "hold": "holds requests for a moment",
+    "refuse": "answers 503: nothing can serve",
+}
+
+
 def front_door(status: Status_ | None) -> Check:
     if status is None:
         return _not_asked(_FRONT_DOOR)
     door = status["front_door"]
     if door["alive"]:
-        return Check(_FRONT_DOOR, True, f"{door['public']} is {door['mode']}, pid {door['pid']}")
+        return Check(_FRONT_DOOR, True, f"{door['public']} {_MODES.get(door['mode'], door['mode'])}, pid {door['pid']}")
     return Check(_FRONT_DOOR, False, str(door["why"]), "the daemon opens it again every second; its log says more")
 
 
@@ -201,7 +237,7 @@ def live(status: Status_ | None) -> Check:
         return Check("live", False, f"{seat['release']} has no process", "`cutover restart`, or `cutover rollback`")
     if not sick:
         return Check("live", True, f"{seat['release']} generates: {', '.join(a['id'] for a in seat['attempts'])}")
-    words = "; ".join(f"{a['id']} is {a['state']}: {_probe(a)}" for a in sick)
+    words = "; ".join(f"{a['id']} is {a['state'].replace('_', ' ')}: {_probe(a)}" for a in sick)
     return Check("live", False, words, f"`cutover logs {sick[0]['id']}`; `cutover rollback` if users suffer")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def doctor(ctx: typer.Context, as_json: Json = False) -> None:
     """Look whether this box is in order; say what would help.
 
-    Exit code 1 when something is not. Works with and without a daemon.
+    Exit code 1 when something is not; a hint (–) is no fault. Works with and without a daemon.
     """
     session = session_of(ctx, as_json=as_json)
     found = list(_checks(session))
@@ -48,7 +48,7 @@ def _checks(session: Session) -> Iterator[Check]:
 def _box(session: Session, config: Config) -> Iterator[Check]:
     from . import checks
 
-    status, held, daemon = _ask_daemon(session)
+    status, held, daemon = _ask_daemon(session, config)
     runs = checks.look_at_runs(config)
     ours = {pid for pids in runs.running.values() for pid in pids}
     yield daemon
@@ -56,6 +56,7 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     yield checks.journal(config)
     yield checks.disk(config)
     yield checks.haproxy(config)
+    yield checks.router()
     yield from checks.addresses(config, status)
     yield checks.instance_ports(config, runs.ports)
     yield checks.gpus(config, status, ours)
@@ -66,14 +67,20 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     yield checks.strays(runs, None if held is None else {*held, *gate_runs})
 
 
-def _ask_daemon(session: Session) -> tuple[dict[str, Any] | None, dict[str, Any] | None, Check]:
+def _ask_daemon(session: Session, config: Config) -> tuple[dict[str, Any] | None, dict[str, Any] | None, Check]:
     """The daemon's status, its attempts that hold something by id, and how it answered."""
-    from .checks import Check
+    from .checks import Check, never_started
+    from .client import NoDaemonError
 
     try:
         client = session.client()
         status = client.get("/v1/status")
         listed = client.get("/v1/attempts")["attempts"]
+    except NoDaemonError as error:
+        if session.socket_path is None and never_started(config):
+            hint = f"not started yet: nothing is in {config.state_dir}"
+            return None, None, Check("daemon", None, hint, "`cutover serve`, or `systemctl start cutover`")
+        return None, None, Check("daemon", False, str(error))
     except CutoverError as error:
         return None, None, Check("daemon", False, str(error))
     held = {a["id"]: a for a in listed if a["state"] != "stopped"}
@@ -93,7 +100,7 @@ def _draw(found: list[Check]) -> None:
     grid.add_column(overflow="fold")
     for check in found:
         text = Text(clean(check.sentence))
-        if check.remedy and check.ok is False:
+        if check.remedy and check.ok is not True:
             text.append(f"\n→ {clean(check.remedy)}", "yellow")
         grid.add_row(Text(*signs[check.ok]), check.name, text)
     console().print(grid)

@@ -12,7 +12,7 @@ from typing import Any
 from launch import attempts as launched
 from launch.attempts import AttemptSpec, Status
 from launch.errors import LaunchError
-from launch.ports import is_bindable
+from launch.ports import first_in_use, holder_of
 from launch.release import Release as LaunchedRelease
 from launch.release import load_release
 
@@ -48,8 +48,10 @@ class Processes:
             seen = launched.observe(run_dir)
             if seen.status is Status.ABSENT:
                 block = range(attempt.port, attempt.port + self.port_block)
-                if not is_bindable(block):
-                    return Outcome(False, f"a port of {block.start}-{block.stop - 1} is in use", port_conflict=True)
+                taken = first_in_use(block)
+                if taken is not None:
+                    place = f"port {taken} of {block.start}-{block.stop - 1}"
+                    return Outcome(False, f"{place} is in use: {holder_of(taken)}", port_conflict=True)
             frozen = load_release(self.releases, release.id)
             identity = launched.start(self._spec(attempt, release, frozen))
             (run_dir / "host.json").write_text(json.dumps(host_facts, indent=2) + "\n")

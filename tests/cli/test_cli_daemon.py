@@ -86,7 +86,9 @@ def test_logs_of_live(box, on_box):
 
 def test_doctor_of_a_box_in_order(box, on_box):
     done = on_box("doctor", "--json")
-    wrong = [check for check in done.json["checks"] if check["ok"] is not True and check["name"] != "disk"]
+    wrong = [
+        check for check in done.json["checks"] if check["ok"] is not True and check["name"] not in {"disk", "router"}
+    ]
     assert wrong == []
 
 

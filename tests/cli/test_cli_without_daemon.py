@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from launch import attempts, release, topology
+from launch.ports import outgoing_ports
 
 EMULATED = "name: {name}\nserves: [emu]\nengine: emulator\nflags: [--itl-ms, {itl}]\ninstances: {{a: {{gpus: 1}}}}\n"
 
@@ -245,16 +246,39 @@ def checks_of(done):
 
 def test_doctor_without_a_daemon(cutover, config_file):
     done = cutover("--config", config_file, "doctor", "--json")
-    assert done.code == 1
+    assert done.code == 0
     checks = checks_of(done)
-    assert [name for name, check in checks.items() if check["ok"] is False] == ["daemon"]
+    assert [name for name, check in checks.items() if check["ok"] is False] == []
+    assert checks["daemon"]["ok"] is None
+    assert checks["daemon"]["sentence"].startswith("not started yet")
+    assert "smg" in checks["router"]["sentence"]
     assert checks["live"]["ok"] is None
     assert checks["HAProxy"]["sentence"].startswith("HAProxy 2.")
     assert checks["GPUs"]["sentence"] == "2 declared"
     shown = cutover("--config", config_file, "doctor")
-    assert shown.code == 1
-    assert "✗ daemon" in shown.out
+    assert shown.code == 0
+    assert "– daemon" in shown.out
+    assert "→ `cutover serve`" in shown.out
     assert "✓ HAProxy" in shown.out
+    named = cutover("--socket", config_file.parent / "no.sock", "--config", config_file, "doctor")
+    assert named.code == 1, "who names a socket expects a daemon behind it"
+    (config_file.parent / "state").mkdir()
+    (config_file.parent / "state" / "journal.sqlite").touch()
+    gone = cutover("--config", config_file, "doctor")
+    assert gone.code == 1
+    assert "✗ daemon" in gone.out
+
+
+def test_doctor_warns_of_ports_that_the_kernel_hands_out(cutover, config_file):
+    outgoing, _ = outgoing_ports()
+    first = outgoing.stop - 200
+    with config_file.open("a") as file:
+        file.write(f"instance_ports: {first}-{first + 99}\n")
+    done = cutover("--config", config_file, "doctor", "--json")
+    ports = checks_of(done)["instance ports"]
+    assert (done.code, ports["ok"]) == (0, None)
+    assert "ip_local_port_range" in ports["sentence"]
+    assert "ip_local_reserved_ports" in ports["remedy"]
 
 
 def test_doctor_finds_what_is_wrong(cutover, config_file, tmp_path):

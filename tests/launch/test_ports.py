@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from launch.attempts import Ports, PortsError, listening_pids, observe
-from launch.ports import is_bindable
+from launch.ports import first_in_use, holder_of, is_bindable, outgoing_ports
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ def test_a_block_with_a_taken_port_is_passed_over(free, family):
         except OSError:
             pytest.skip("no IPv6 here")
         assert not is_bindable(range(free.first, free.first + 5))
+        assert first_in_use(range(free.first, free.first + 5)) == free.first + 3
         assert free.allocate(()).start == free.first + 5
         with pytest.raises(PortsError, match="no block of 5 free ports is left") as refused:
             free.allocate({free.first + 5, free.first + 10, free.first + 15})
@@ -52,6 +53,21 @@ def test_a_block_with_a_taken_port_is_passed_over(free, family):
 def test_a_range_without_room_is_refused(first, last, size):
     with pytest.raises(PortsError, match="cannot hold one block"):
         Ports(first, last, size)
+
+
+def test_the_holder_of_a_port_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert f"process {os.getpid()} (" in holder_of(port)
+        assert holder_of(port).endswith("listens on it")
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert f"has a connection from it to 127.0.0.1:{port}" in holder_of(client.getsockname()[1])
+
+
+def test_the_kernels_own_ports_are_known():
+    given, reserved = outgoing_ports()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert server.getsockname()[1] in set(given) - reserved
 
 
 def test_the_listening_process_is_known(attempts, number_in):
