@@ -231,7 +231,8 @@ def _means(check: Check) -> str:
         case Deterministic():
             return "blocks: one is enough, for a model cannot be the reason."
         case Behaviour(plan=FixedPlan() as plan):
-            return f"is allowed {plan.allowed} times in {plan.n}; one more blocks."
+            times = "once" if plan.allowed == 1 else f"{plan.allowed} times"
+            return f"is allowed {times} in {plan.n}; one more blocks."
         case Behaviour(plan=plan):
             return (
                 f"is counted: {plan.fewest} tries without one pass, too many block, and after {plan.cap} tries without "

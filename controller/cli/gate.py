@@ -14,7 +14,14 @@ from .session import session_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-app = typer.Typer(help="Judge an endpoint by the gates. Needs no daemon.")
+app = typer.Typer(
+    help="Judge an endpoint by the gates. Needs no daemon.",
+    epilog=examples(
+        "cutover gate run --endpoint http://127.0.0.1:8000 --model qwen3.8-27b --profile smoke",
+        "cutover gate list",
+        "cutover gate explain J07",
+    ),
+)
 
 
 @app.command(

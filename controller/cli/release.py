@@ -16,7 +16,14 @@ from .session import Session, session_of
 if TYPE_CHECKING:
     from launch.release import Release
 
-app = typer.Typer(help="Look at frozen topologies: scripts, provenance, changes.")
+app = typer.Typer(
+    help="Look at frozen topologies: scripts, provenance, changes.",
+    epilog=examples(
+        "cutover release list",
+        "cutover release render topologies/qwen27b-tp2x2.yaml",
+        "cutover release diff qwen27b-tp2x2 topologies/qwen27b-tp2x2.yaml",
+    ),
+)
 ReleaseName = Annotated[str, typer.Argument(metavar="RELEASE", help="An id, a beginning of one, or a name.")]
 ReleaseOrFile = Annotated[str, typer.Argument(metavar="RELEASE|FILE", help="A release, or a topology file.")]
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +19,7 @@ PIPED_WIDTH = 160  # where nobody says how wide the reader is, a line should not
 # marks that turn the reading direction never reach the terminal; newline and tab do.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[@-_]")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_TRAILING = re.compile(r"[ \t]+(?=\n)")
 _OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")  # a progress bar: only its last state is worth reading
 
 
@@ -38,13 +39,28 @@ def cleaned(document: Any) -> Any:
     return document
 
 
+class _Trimmed:
+    """A stream that gets no blanks at the ends of lines: tables are padded to a width that no pipe has."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(_TRAILING.sub("", text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that takes text as it is: no markup, no highlighting, no emoji."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
+    file = stream if stream.isatty() else cast("IO[str]", _Trimmed(stream))
+    return Console(file=file, stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 
 def show(parts: Iterable[RenderableType]) -> None:

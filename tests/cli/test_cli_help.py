@@ -11,7 +11,7 @@ import pytest
 COMMANDS = (
     "demo", "serve", "import", "plan", "propose", "status", "watch", "history", "show", "approve", "abort", "rollback",
     "restart", "stop", "logs", "freeze", "unfreeze", "doctor", "release render", "release show", "release diff",
-    "release list", "gate run", "gate probe", "gate report", "gate list", "gate explain",
+    "release list", "release", "gate", "gate run", "gate probe", "gate report", "gate list", "gate explain",
     "ledger", "ledger show", "ledger retract", "ledger add", "compare",
 )  # fmt: skip
 HEAVY = ("httpx", "rich", "fastapi", "uvicorn", "jinja2", "yaml", "launch", "gates", "controller.daemon")
@@ -22,7 +22,7 @@ def test_every_command_has_help_with_an_example(cutover, command):
     done = cutover(*command.split(), "--help")
     assert done.code == 0
     assert f"\n    cutover {command}" in done.out, "an example that begins with the command"
-    assert command == "serve" or "--json" in done.out
+    assert command in {"serve", "release", "gate"} or "--json" in done.out
 
 
 def test_every_command_of_the_design_is_listed(cutover):
@@ -70,3 +70,10 @@ def test_usage_errors_end_with_2(cutover, words):
     assert done.code == 2
     assert done.out == ""
     assert "Usage: cutover" in done.err
+
+
+@pytest.mark.parametrize("command", [("gate", "list"), ("gate", "explain", "J01")])
+def test_a_pipe_gets_no_padding(cutover_program, command):
+    lines = cutover_program(*command).out.splitlines()
+    assert len(lines) > 3
+    assert [line for line in lines if line != line.rstrip()] == []
