@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +159,13 @@ def _explain(arguments: argparse.Namespace) -> int:
 def _print(part: RenderableType) -> None:
     from rich.console import Console
 
-    Console(markup=False, highlight=False, emoji=False).print(part)
+    if sys.stdout.isatty():
+        Console(markup=False, highlight=False, emoji=False).print(part)
+        return
+    # A table is padded to a width that a pipe does not have.
+    buffer = StringIO()
+    Console(file=buffer, markup=False, highlight=False, emoji=False).print(part)
+    sys.stdout.write("".join(line.rstrip() + "\n" for line in buffer.getvalue().split("\n")[:-1]))
 
 
 def _say_where(page: Path) -> None:

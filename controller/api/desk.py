@@ -116,7 +116,7 @@ class Desk:
         require(person, "approve", "approve")
         rollout = self.rollout(rollout_id)
         if rollout.phase is not Phase.AWAITING_APPROVAL:
-            raise RefusedError(f"{rollout_id} is {_words(rollout.phase)}: it does not wait for an approval")
+            raise RefusedError(f"{rollout_id} is {rollout.phase.words}: it does not wait for an approval")
         sentence = f"{person.name} approves {rollout_id}"
         self._ask(person, "approve", key, lambda _: (act.Approve(rollout_id, person.name), sentence))
         return self.rollout(rollout_id)
@@ -176,14 +176,10 @@ def _profile(name: str, source: str) -> tuple[Any, ...]:
         raise UsageError(f"{source}: gates: {error}") from error
 
 
-def _words(phase: Phase) -> str:
-    return phase.replace("_", " ")
-
-
 def _waits_for(before: State) -> str:
     active = before.active
     if active is not None:
-        return f"queued behind {active.id} ({active.release}, {_words(active.phase)})"
+        return f"queued behind {active.id} ({active.release}, {active.phase.words})"
     frozen = f"{before.freeze.by} has frozen the box ({before.freeze.why})" if before.freeze is not None else ""
     if before.queue:
         others = f"{len(before.queue)} others" if len(before.queue) > 1 else "1 other"

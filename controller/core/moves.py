@@ -112,7 +112,7 @@ def _propose(state: State, action: act.Propose, now: Now, why: str) -> State:
 def _ask_abort(state: State, action: act.AskAbort, now: Now, why: str) -> State:  # noqa: ARG001
     rollout = rollout_of(state, action.rollout)
     if rollout.phase in TERMINAL:
-        raise IllegalMove(f"rollout {rollout.id} is over ({rollout.phase}): there is nothing to abort")
+        raise IllegalMove(f"rollout {rollout.id} is over ({rollout.phase.words}): there is nothing to abort")
     return with_rollout(state, replace(rollout, abort_by=action.by))
 
 
@@ -129,8 +129,7 @@ def _stand_down(state: State, action: act.StandDown, now: Now, why: str) -> Stat
     if state.live is None:
         raise IllegalMove("nothing is live: there is nothing to stop")
     if state.active is not None:
-        phase = state.active.phase.replace("_", " ")
-        raise IllegalMove(f"rollout {state.active.id} is {phase}: abort it first")
+        raise IllegalMove(f"rollout {state.active.id} is {state.active.phase.words}: abort it first")
     return replace(state, generation=state.generation + 1, live=None, previous=state.live)
 
 

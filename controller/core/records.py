@@ -44,6 +44,11 @@ class Phase(StrEnum):
     SKIPPED = "skipped"
     SUPERSEDED = "superseded"
 
+    @property
+    def words(self) -> str:
+        """For sentences: ``awaiting approval``."""
+        return self.value.replace("_", " ")
+
 
 class Kind(StrEnum):
     """Why there is a rollout: somebody proposed a topology, wants the previous release back, or fresh processes."""

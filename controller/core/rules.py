@@ -333,7 +333,7 @@ def enforce_deadline(state: State, seen: Seen, policy: Policy) -> Decision | Non
     if waiting:
         probe = seen.probes.get(waiting[0].id)
         detail = f": {waiting[0].id} {probe.layer}, {probe.sentence}" if probe else f": {waiting[0].id} was never heard"
-    return move(rollout, Event.DEADLINE, f"{rollout.phase} took longer than {limit_s:.0f} s{detail}")
+    return move(rollout, Event.DEADLINE, f"{rollout.phase.words} took longer than {limit_s:.0f} s{detail}")
 
 
 def _after_reboot(rollout_id: str, phase: Phase) -> Decision:
@@ -359,7 +359,7 @@ def advance(state: State, seen: Seen, policy: Policy) -> Decision | None:
 def stop_orphan_gate(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
     for rollout in state.rollouts.values():
         if rollout.gate is not None and rollout.phase is not Phase.GATING:
-            return Decision(act.StopGate(rollout.id, rollout.gate.run), f"{rollout.id} is {rollout.phase}")
+            return Decision(act.StopGate(rollout.id, rollout.gate.run), f"{rollout.id} is {rollout.phase.words}")
     return None
 
 
@@ -415,15 +415,14 @@ def at_rest(state: State, seen: Seen) -> str:
     """What the controller is waiting for, in one sentence."""
     active = state.active
     if active is not None:
+        about = f"{active.id} ({active.release}) is {active.phase.words}"
         loading = [a for a in state.attempts.values() if a.rollout == active.id and a.state is AttemptState.STARTING]
         if loading:
             probe = seen.probes.get(loading[0].id)
             heard = f"{probe.layer}, {probe.sentence}" if probe else "not heard yet"
             since_s = seen.now.boot_s - loading[0].state_since_s
-            return (
-                f"{active.id} ({active.release}) is {active.phase}: {loading[0].id} loads for {since_s:.0f} s ({heard})"
-            )
-        return f"{active.id} ({active.release}) is {active.phase}: {active.why}"
+            return f"{about}: {loading[0].id} loads for {since_s:.0f} s ({heard})"
+        return f"{about}: {active.why}"
     frozen = f"; frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze else ""
     serving = f"{state.live.release} is live" if state.live else "nothing is live"
     return f"{serving}, no rollout is running{frozen}"

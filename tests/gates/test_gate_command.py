@@ -69,6 +69,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_list_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
+    assert all(line == line.rstrip() for line in listed.splitlines())
     assert all(name in listed for name in ("health", "smoke", "acceptance", "throughput", "standard", "smoke"))
     assert main(["explain", "acceptance"]) == 0
     explained = capsys.readouterr().out

@@ -57,6 +57,7 @@ case "$request" in *'"model":"m"'*) echo '{PASS}' ;; esac
     ("body", "said"),
     [
         ("exit 3", "exit code 3 without a verdict"),
+        ("echo no such option; exit 64", "it begins: 'no such option'. (it ended with exit code 64)"),
         ("echo oh no >&2; exit 1", "oh no"),
         ("kill -SEGV $$", "SIGSEGV"),
         ("echo hello", "does not end in a JSON object"),
