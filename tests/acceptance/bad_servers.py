@@ -188,3 +188,4 @@ BROKEN: Final[Mapping[str, tuple[Script, str]]] = {
     "redirects": (replying("302 Found", "text/plain", b"moved"), "HTTP 302: moved"),
 }
 """Servers, and what the gate should say of each."""
+ENDLESS: Final = frozenset({"never answers", "headers only", "streams for ever"})
