@@ -46,7 +46,7 @@ _ALL: Final = (
     ),
     Gate(
         name="smoke",
-        summary="acceptance in its smallest tier: twenty checks, some 85 requests; ends at the first block",
+        summary="acceptance in its smallest tier: about twenty checks and 85 requests; ends at the first block",
         catches="What is plainly broken, within a minute and before anything else touches the candidate.",
         module="gates.acceptance.gate",
         settings_class="SmokeSettings",
