@@ -104,11 +104,11 @@ def read_usage(value: object, breaches: list[Breach]) -> Usage | None:
     if not isinstance(value, dict):
         breaches.append(Breach("P07", "usage is not an object"))
         return None
-    counts = [_count(value.get(key)) for key in ("prompt_tokens", "completion_tokens")]
+    counts = [token_count(value.get(key)) for key in ("prompt_tokens", "completion_tokens")]
     if None in counts:
         breaches.append(Breach("P07", "usage lacks prompt_tokens or completion_tokens"))
     thought = _detail(value, "completion_tokens_details", "reasoning_tokens")
-    thought = _count(value.get("reasoning_tokens")) if thought is None else thought
+    thought = token_count(value.get("reasoning_tokens")) if thought is None else thought
     return Usage(counts[0], counts[1], _detail(value, "prompt_tokens_details", "cached_tokens"), thought)
 
 
@@ -140,10 +140,11 @@ def finish_breaches(finish: object, rule: str) -> list[Breach]:
 
 def _detail(usage: dict[str, Any], group: str, key: str) -> int | None:
     details = usage.get(group)
-    return _count(details.get(key)) if isinstance(details, dict) else None
+    return token_count(details.get(key)) if isinstance(details, dict) else None
 
 
-def _count(value: object) -> int | None:
+def token_count(value: object) -> int | None:
+    """A number of tokens as `usage` tells it; None for anything that can be none."""
     counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
     return value if isinstance(value, int) and counted else None
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gate_kit import Engines, Judge
+from gate_kit import Engines, Judge, RawServer, Script
 from hypothesis import settings
 
 from gates import program
@@ -56,3 +56,17 @@ def judge(tmp_path: Path) -> Judge:
         return verdict
 
     return run
+
+
+@pytest.fixture
+def raw_server() -> Iterator[Callable[[Script], RawServer]]:
+    """Servers that answer byte by byte as a script says, ended with the test."""
+    servers: list[RawServer] = []
+
+    def start(script: Script) -> RawServer:
+        servers.append(RawServer(script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gates.replyparts import error_text
+from gates.replyparts import error_text, token_count
 from gates.sse import AFTER, BEFORE, StrayLine, events
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 MIN_TIMED_TOKENS: Final = 8
 """Fewer tokens after the first chunk make no rate."""
-_MOST_TOKENS: Final = 10**9
-"""No context is nearly as long: a larger count is none."""
 _SPOKEN: Final = ("content", "reasoning", "reasoning_content", "tool_calls")
 _TEXT: Final = re.compile(rb'"(?:content|reasoning|reasoning_content)"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _TOO_LONG: Final = ("context length", "context size", "too long", "maximum context", "max_model_len", "longer than")
@@ -101,7 +99,7 @@ def read(exchange: Exchange, *, wanted_tokens: int | None) -> Reading:
             stream.problem = stream.problem or f"a line that is no server-sent event: {event.line[:80]!r}"
         else:
             stream.take(event.at_s, event.data)
-    prompt_tokens = _count((stream.usage or {}).get("prompt_tokens"))
+    prompt_tokens = token_count((stream.usage or {}).get("prompt_tokens"))
     failed = stream.failure(exchange, wanted_tokens)
     if failed is not None:
         return Reading(exchange, None, *failed, prompt_tokens)
@@ -179,7 +177,7 @@ class _Stream:
         delta = choice.get("delta")
         if isinstance(delta, dict) and any(delta.get(key) for key in _SPOKEN):
             if not self.times_s and isinstance(usage, dict):
-                self.first_tokens = max(1, _count(usage.get("completion_tokens")) or 1)
+                self.first_tokens = max(1, token_count(usage.get("completion_tokens")) or 1)
             self.times_s.append(at_s)
         finish = choice.get("finish_reason")
         self.finish = finish if isinstance(finish, str) else self.finish
@@ -196,7 +194,7 @@ class _Stream:
         if not self.done or self.finish is None:
             missing = "[DONE]" if not self.done else "finish_reason"
             return "broken off", f"the stream ended without {missing} after {len(self.times_s)} chunks"
-        tokens = _count((self.usage or {}).get("completion_tokens"))
+        tokens = token_count((self.usage or {}).get("completion_tokens"))
         if tokens is None:
             return "no usage", "the stream carries no usage, so nobody can count its tokens"
         if not self.times_s:
@@ -215,12 +213,12 @@ class _Stream:
     def sample(self, sent_at_s: float) -> Sample:
         usage = self.usage or {}
         details = usage.get("prompt_tokens_details")
-        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-        completion = _count(usage.get("completion_tokens")) or 0
+        cached = token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
+        completion = token_count(usage.get("completion_tokens")) or 0
         # A single chunk brings all of its tokens, whatever was assumed.
         first = completion if len(self.times_s) == 1 else min(self.first_tokens, completion)
         return Sample(
-            sent_at_s, tuple(self.times_s), _count(usage.get("prompt_tokens")) or 0, completion, cached, first
+            sent_at_s, tuple(self.times_s), token_count(usage.get("prompt_tokens")) or 0, completion, cached, first
         )
 
 
@@ -234,8 +232,3 @@ def _around_text(data: bytes, chunk: dict[str, Any]) -> tuple[bytes, bytes]:
     if len(found) != 1 or (only.get("delta") or {}).get("tool_calls"):
         return b"", b""
     return BEFORE + data[: found[0].start(1)], data[found[0].end(1) :] + AFTER
-
-
-def _count(value: object) -> int | None:
-    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
-    return value if isinstance(value, int) and counted else None
