@@ -199,6 +199,7 @@ class Options:
     gates: str | None = None
     plan_digest: str | None = None
     note: str = ""
+    overruled: Mapping[str, str] = field(default_factory=dict)  # preflight rule that refused → why it may go on
 
 
 @dataclass(frozen=True, slots=True)
