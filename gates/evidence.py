@@ -8,42 +8,20 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from gates.redact import Redactor
+from gates.wire import Piece
 
 if TYPE_CHECKING:
     from gates.wire import Exchange
 
+__all__ = ["Evidence", "Redactor"]
+
 _MAX_PIECES_BYTES: Final = 2 * 1024 * 1024
-_BLACK: Final = "[api key]"
-
-
-@dataclass(frozen=True)
-class Redactor:
-    """Takes the key out of anything that is written or said."""
-
-    api_key: str | None
-
-    def text(self, text: str) -> str:
-        return text.replace(self.api_key, _BLACK) if self.api_key else text
-
-    def plain(self, value: Any) -> Any:
-        """Plain data, such as measurements: its texts may quote the engine."""
-        if not self.api_key:
-            return value
-        match value:
-            case str():
-                return self.text(value)
-            case Mapping():
-                return {self.plain(key): self.plain(each) for key, each in value.items()}
-            case list() | tuple():
-                return [self.plain(each) for each in value]
-        return value
-
-    def data(self, data: bytes) -> bytes:
-        return data.replace(self.api_key.encode(), _BLACK.encode()) if self.api_key else data
+_SPELT_OUT: Final = "the answer spells the API key over several events; its body is not kept"
 
 
 @dataclass
@@ -80,6 +58,7 @@ class Evidence:
 
     def _exchange(self, exchange: Exchange) -> dict[str, Any]:
         key = f"Bearer (from ${self.api_key_env})" if self.redactor.api_key else None
+        failure = self.redactor.failure(exchange.failure)
         return {
             "request": {
                 "method": exchange.method,
@@ -91,7 +70,7 @@ class Evidence:
                 "status": exchange.status,
                 "headers": [[name, self.redactor.text(value)] for name, value in exchange.headers],
                 "pieces": self._pieces(exchange),
-                "failure": vars(exchange.failure) if exchange.failure else None,
+                "failure": vars(failure) if failure else None,
                 "total_s": round(exchange.total_s, 6),
             },
         }
@@ -99,8 +78,12 @@ class Evidence:
     def _pieces(self, exchange: Exchange) -> list[dict[str, Any]]:
         written, pieces = 0, []
         # A key that was cut by a chunk border would pass a piece-by-piece search, so such a body is kept in one piece.
-        if self.redactor.api_key and self.redactor.api_key.encode() in exchange.body:
-            return [_piece(exchange.total_s, self.redactor.data(exchange.body)[:_MAX_PIECES_BYTES])]
+        body = exchange.body if self.redactor.api_key else b""
+        clean = self.redactor.data(body)
+        if self.redactor.spelt_in(replace(exchange, pieces=(Piece(0.0, clean),))):
+            return [{"cut": _SPELT_OUT}]
+        if clean != body:
+            return [_piece(exchange.total_s, clean[:_MAX_PIECES_BYTES])]
         for piece in exchange.pieces:
             written += len(piece.data)
             if written > _MAX_PIECES_BYTES:

@@ -54,7 +54,7 @@ def settled(trial: Trial, judging: Callable[[Trial], Verdict], stderr: IO[str]) 
     try:
         return judging(trial)
     except GateUsageError as error:
-        return broken(trial.request.gate, str(error))
+        return broken(trial.request.gate, trial.evidence.redactor.text(str(error)))
     except CannotJudgeError as error:
         trial.check("access", VerdictKind.ERROR, str(error))
     except WrongModelError as error:
@@ -64,6 +64,6 @@ def settled(trial: Trial, judging: Callable[[Trial], Verdict], stderr: IO[str]) 
         sentence += f": {error}" if str(error) else ""
         trial.check("deadline", VerdictKind.INCONCLUSIVE, sentence)
     except Exception as error:  # noqa: BLE001 - a broken judge is a verdict too; what broke goes to stderr
-        traceback.print_exc(file=stderr)
+        stderr.write(trial.evidence.redactor.text(traceback.format_exc()))
         trial.check("gate", VerdictKind.ERROR, f"the gate itself broke: {type(error).__name__}: {error}")
     return trial.verdict("")

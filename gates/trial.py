@@ -15,7 +15,8 @@ from gates.capability import Capability, read_capability
 from gates.contract import Check, Verdict, VerdictKind, combined
 from gates.endpoint import Endpoint
 from gates.errors import GateUsageError
-from gates.evidence import Evidence, Redactor
+from gates.evidence import Evidence
+from gates.redact import Redactor
 from gates.reply import Reply, error_text, read_reply
 from gates.waivers import Mode, Seen, Waiver
 
@@ -163,7 +164,14 @@ class Trial:
 
     def skip(self, check_id: str, why: str) -> None:
         """A check that does not apply: shown, never counted."""
-        self._add(Check(id=check_id, verdict=VerdictKind.INCONCLUSIVE, sentence=f"skipped: {why}", skipped=True))
+        self._add(
+            Check(
+                id=check_id,
+                verdict=VerdictKind.INCONCLUSIVE,
+                sentence=f"skipped: {self.evidence.redactor.text(why)}",
+                skipped=True,
+            )
+        )
 
     def say(self, sentence: str) -> None:
         """A line of progress."""
@@ -174,10 +182,11 @@ class Trial:
         kind = combined(check.verdict for check in self.checks if not check.skipped)
         if self.retries:
             self.measurements["retries"] = self.retries
+        sentence = passed if kind is VerdictKind.PASS else self._why(kind)
         return Verdict(
             gate=self.request.gate,
             verdict=kind,
-            sentence=passed if kind is VerdictKind.PASS else self._why(kind),
+            sentence=self.evidence.redactor.text(sentence),
             checks=self.checks,
             measurements=self.evidence.redactor.plain(self.measurements),
             started_at=self.started_at.isoformat(timespec="milliseconds"),
@@ -219,7 +228,9 @@ class Trial:
                 "sentence": check.sentence,
                 "skipped": check.skipped,
                 "warn": check.warn,
-                "waived": check.waived is not None,
+                "waived": check.waived,
+                "rule": check.rule,
+                "evidence": check.evidence,
             }
         )
 
