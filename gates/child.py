@@ -1,22 +1,27 @@
-"""One gate as a child process: its own session, a deadline, a bounded output, nobody's secrets, no survivor."""
+"""One gate as a child process: its own session, a deadline, a bounded output, nobody's secrets, no survivor.
+
+Between us and the gate stands its keeper, which inherits whatever the gate leaves behind and ends it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import secrets
 import signal
 import subprocess
+import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-import psutil
+from pydantic import ValidationError
 
-from gates.contract import Verdict, VerdictKind, broken, parse_verdict
+from gates import keeper
+from gates.contract import Check, Verdict, VerdictKind, broken, combined, parse_verdict
+from gates.redact import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +35,8 @@ _MAX_LOG_CHARS: Final = 2000
 _TAIL_LINES: Final = 20
 _POLL_S: Final = 0.05
 _GRACE_S: Final = 1.0
-_MARK: Final = "CUTOVER_GATE_RUN"
+_MAX_REPORT_BYTES: Final = 64 * 1024
+_MAX_CHECKS: Final = 10_000
 # A gate gets what a program needs to run, and nothing that happens to be in the environment of its caller.
 _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -39,9 +45,21 @@ _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ
 class _Streams:
     """What the child wrote, read by two threads so that a full pipe never stops it."""
 
-    stdout: bytearray
-    tail: list[str]
+    redactor: Redactor
+    stdout: bytearray = field(default_factory=bytearray)
+    tail: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    """As told on stderr, for a gate that does not live to give its verdict."""
     overflowed: bool = False
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What the gate's keeper reports. `code` as `subprocess` tells it; None when nobody saw the gate end."""
+
+    code: int | None = None
+    left: int = 0
+    failed: str = ""
 
 
 def run_gate(
@@ -54,37 +72,48 @@ def run_gate(
 ) -> Verdict:
     """Run `command` on the contract. Whatever goes wrong with the program is a verdict `error` with a sentence.
 
-    `cancel` ends it early. `environment` is added to what every gate inherits. Raises `OSError` when the evidence
-    directory cannot be made.
+    `cancel` ends it early: the verdict then holds the checks that it had told by then. `environment` is added to what
+    every gate inherits. Nothing that the gate started outlives this call. The API key is blacked out in whatever the
+    gate says. Raises `OSError` when the evidence directory cannot be made.
     """
-    mark = secrets.token_hex(16)
     started_s = time.monotonic()
     directory = _directory(request)
-    try:
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(request.api_key_env, environment) | {_MARK: mark},
-            cwd=directory,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return broken(request.gate, f"The gate's program could not be started: {command[0]}: {reason}.")
-    streams = _Streams(bytearray(), [])
-    threads = _start_threads(process, request, streams, on_progress)
-    try:
-        ended = _wait(process, streams, started_s + request.deadline_s, cancel)
-    except BaseException:
-        # Ctrl-C where nobody set `cancel`: a gate has a session of its own and would go on asking until its deadline.
-        _end_all(process, mark)
-        raise
-    left_behind = _end_all(process, mark)
+    given = _environment(request.api_key_env, environment)
+    redactor = Redactor((given.get(request.api_key_env or "") or "").strip() or None)
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as report:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-S", "-I", keeper.__file__, str(writer), str(os.getpid()), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=given,
+                cwd=directory,
+                start_new_session=True,
+                pass_fds=(writer,),
+            )
+        except (OSError, ValueError) as error:
+            return _not_started(request, command, getattr(error, "strerror", None) or str(error))
+        finally:
+            os.close(writer)
+        streams = _Streams(redactor)
+        threads = _start_threads(process, request, streams, on_progress)
+        try:
+            ended = _wait(process, streams, started_s + request.deadline_s, cancel)
+        finally:
+            # Also after a Ctrl-C where nobody set `cancel`: a gate does not hear it and would go on asking.
+            _end(process)
+        kept = _kept(report)
     for thread in threads:
         thread.join(_GRACE_S)
-    return _conclude(request, process, streams, ended, left_behind)
+    if kept.failed:
+        return _not_started(request, command, kept.failed)
+    return redactor.verdict(_conclude(request, kept, streams, ended))
+
+
+def _not_started(request: GateRequest, command: Sequence[str], reason: str) -> Verdict:
+    return broken(request.gate, f"The gate's program could not be started: {command[0]}: {reason}.")
 
 
 def _environment(api_key_env: str | None, added: Mapping[str, str] | None) -> dict[str, str]:
@@ -142,9 +171,11 @@ def _listen(
             total += len(line)
             if total > _MAX_STDERR_BYTES:
                 continue  # keep draining, stop keeping
-            text = line.decode("utf-8", errors="replace").rstrip()
+            text = streams.redactor.text(line.decode("utf-8", errors="replace").rstrip())
             fields = _json_object(text)
-            if fields is None:
+            if fields is not None:
+                _keep_check(fields, streams.checks)
+            else:
                 text = text[:_MAX_LOG_CHARS]
                 streams.tail = [*streams.tail, text][-_TAIL_LINES:]
                 fields = {"log": text}
@@ -178,57 +209,61 @@ def _wait(
         return None
 
 
-def _end_all(process: subprocess.Popen[bytes], mark: str) -> int:
-    """Kill whatever is left of the gate: its session, its children, and what slipped out of both. How many there were.
-
-    A process that made a session of its own and lost its parent still carries the mark in its environment.
-    """
-    alive = process.poll() is None
-    own = _marked(mark) - {process.pid}
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for pid in own:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    if alive:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
-    return len(own)
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The keeper ends the gate and all that it started, and then itself."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(keeper.ROUNDS_S + _GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def _marked(mark: str) -> set[int]:
-    found = set()
-    uid = os.getuid()
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.uids().real == uid and process.environ().get(_MARK) == mark:
-                found.add(process.pid)
-    return found
+def _kept(report: IO[bytes]) -> _Kept:
+    try:
+        return _Kept(**json.loads(report.read(_MAX_REPORT_BYTES)))
+    except (ValueError, TypeError):
+        return _Kept()  # somebody killed it
 
 
-def _conclude(
-    request: GateRequest,
-    process: subprocess.Popen[bytes],
-    streams: _Streams,
-    ended: str | None,
-    left_behind: int,
-) -> Verdict:
+def _keep_check(fields: Mapping[str, Any], checks: list[Check]) -> None:
+    """A line of progress that tells how a check ended. Gates are foreign programs: what is misshapen is passed over."""
+    told = {key: value for key, value in fields.items() if key in Check.model_fields}
+    with contextlib.suppress(ValidationError):
+        if "check" in fields and "verdict" in fields and len(checks) < _MAX_CHECKS:
+            checks.append(Check.model_validate({**told, "id": fields["check"]}))
+
+
+def _conclude(request: GateRequest, kept: _Kept, streams: _Streams, ended: str | None) -> Verdict:
     if ended == "deadline":
-        return broken(request.gate, f"The gate gave no verdict within its deadline of {request.deadline_s:g} s.")
+        return _cut_short(request, streams, f"The gate gave no verdict within its deadline of {request.deadline_s:g} s")
     if ended == "cancelled":
-        return broken(request.gate, "The gate was cancelled before it gave a verdict.")
+        return _cut_short(request, streams, "The gate was cancelled before it gave a verdict")
     if streams.overflowed:
         return broken(request.gate, f"The gate wrote more than {MAX_STDOUT_BYTES} bytes to stdout and was ended.")
     verdict = parse_verdict(bytes(streams.stdout), request.gate)
     if verdict.sentence.startswith("The gate") and not streams.stdout.strip():
         said = f" Its last words: {streams.tail[-1][:300]!r}." if streams.tail else ""
-        return broken(request.gate, f"The gate ended {_how(process.returncode)} without a verdict.{said}")
-    if verdict.verdict is VerdictKind.ERROR and not verdict.checks and process.returncode != verdict.exit_code:
-        verdict = verdict.model_copy(update={"sentence": f"{verdict.sentence} (it ended {_how(process.returncode)})"})
-    if left_behind:
-        note = f"{left_behind} processes that it left running were ended."
+        return broken(request.gate, f"The gate ended {_how(kept.code)} without a verdict.{said}")
+    if verdict.verdict is VerdictKind.ERROR and not verdict.checks and kept.code != verdict.exit_code:
+        verdict = verdict.model_copy(update={"sentence": f"{verdict.sentence} (it ended {_how(kept.code)})"})
+    if kept.left:
+        note = f"{kept.left} processes that it left running were ended."
         return verdict.model_copy(update={"sentence": f"{verdict.sentence} ({note})"})
     return verdict
+
+
+def _cut_short(request: GateRequest, streams: _Streams, sentence: str) -> Verdict:
+    """No verdict, but what the gate had found by then is not lost."""
+    decided = [check for check in streams.checks if not check.skipped]
+    if not decided:
+        return broken(request.gate, f"{sentence}.")
+    worst = combined(check.verdict for check in decided)
+    first = next((check for check in decided if check.verdict is worst), decided[0])
+    found = "none of them speaks against it" if worst is VerdictKind.PASS else f"{first.id}: {first.sentence}"
+    said = f"{sentence}; {len(decided)} checks were decided by then: {found}"
+    return broken(request.gate, said).model_copy(update={"checks": list(streams.checks)})
 
 
 def _how(code: int | None) -> str:

@@ -122,6 +122,73 @@ def test_what_a_gate_leaves_running_is_ended_and_mentioned(tmp_path: Path) -> No
     assert wait_until(lambda: gone(child))
 
 
+@pytest.mark.parametrize("last", [f"echo '{PASS}'", "sleep 600"])
+def test_nobody_gets_away_by_forgetting_who_started_it(tmp_path: Path, last: str) -> None:
+    bare, orphan = tmp_path / "bare", tmp_path / "orphan"
+    body = f"""
+env -i {sys.executable} -c "{DETACHED}" {orphan} >/dev/null 2>&1 &
+(env -i setsid {sys.executable} -c "{DETACHED}" {bare} >/dev/null 2>&1 &) &
+while [ ! -s {bare} ] || [ ! -s {orphan} ]; do sleep 0.02; done
+{last}
+"""
+    report = run(tmp_path, body, deadline_s=4)
+    assert report.duration_s < 60
+    assert gone(bare)
+    assert gone(orphan)
+    if last == "sleep 600":
+        assert "deadline of 4 s" in verdict_of(report).sentence
+    else:
+        assert verdict_of(report).sentence == "fine (2 processes that it left running were ended.)"
+
+
+TELLS = """
+echo '{"check": "J01", "verdict": "pass", "sentence": "good"}' >&2
+echo '{"check": "J02", "verdict": "fail", "sentence": "no call", "evidence": ["/e/1.json"], "rule": "calls"}' >&2
+echo '{"check": "J03", "verdict": "inconclusive", "sentence": "skipped: no tools", "skipped": true}' >&2
+echo '{"check": 4, "verdict": "never"}' >&2
+echo '{"sentence": "all told"}' >&2
+sleep 600
+"""
+
+
+def test_what_a_gate_had_found_is_not_lost_with_it(tmp_path: Path) -> None:
+    cancel = threading.Event()
+
+    def heard(fields: Any) -> None:
+        if fields.get("sentence") == "all told":
+            cancel.set()
+
+    cancelled = verdict_of(run(tmp_path, TELLS, cancel=cancel, on_progress=heard))
+    late = verdict_of(run(tmp_path, TELLS, deadline_s=3))
+    for verdict, why in ((cancelled, "cancelled before it gave a verdict"), (late, "no verdict within its deadline")):
+        assert verdict.verdict == "error"
+        assert why in verdict.sentence
+        assert verdict.sentence.endswith("2 checks were decided by then: J02: no call")
+        assert [(check.id, check.verdict, check.skipped) for check in verdict.checks] == [
+            ("J01", "pass", False),
+            ("J02", "fail", False),
+            ("J03", "inconclusive", True),
+        ]
+        assert (verdict.checks[1].evidence, verdict.checks[1].rule) == (["/e/1.json"], "calls")
+
+
+def test_the_key_that_a_gate_tells_is_blacked_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-very/secret-4711"
+    monkeypatch.setenv("GATE_KEY", key)
+    body = f"""
+echo "+ curl -H 'Authorization: Bearer $GATE_KEY'" >&2
+echo "{{\\"sentence\\": \\"asking with $GATE_KEY\\"}}" >&2
+echo '{PASS}' | sed "s%fine%$GATE_KEY is fine%"
+"""
+    heard: list[Any] = []
+    report = run(tmp_path, body, api_key_env="GATE_KEY", on_progress=heard.append)
+    assert verdict_of(report).sentence == "[api key] is fine"
+    assert any("Bearer [api key]" in str(fields.get("log")) for fields in heard)
+    assert key not in str(heard)
+    silent = verdict_of(run(tmp_path, 'echo "$GATE_KEY" | cut -c 1-14', api_key_env="GATE_KEY"))
+    assert "it begins: '[api key]'" in silent.sentence
+
+
 def test_a_gate_is_cancelled(tmp_path: Path) -> None:
     cancel = threading.Event()
     threading.Timer(0.3, cancel.set).start()
