@@ -63,6 +63,13 @@ class Bake(_Strict):
     min_requests: Annotated[int, Field(ge=1)] = 20
 
 
+class Swap(_Strict):
+    """While a swap drains, everybody waits: it drains shorter, and cuts what is left or gives up."""
+
+    drain_s: Seconds = 300.0
+    at_drain_end: Literal["cut", "give up"] = "cut"
+
+
 class Watch(_Strict):
     probe_fresh_s: Seconds = 15.0
     silent_s: Seconds = 60.0
@@ -85,6 +92,8 @@ class Config(_Strict):
     hold_s: Seconds = 60.0
     retry_after_s: Annotated[int, Field(ge=1, le=60)] = 30
     drain_s: Seconds = 1800.0
+    strategies: list[Literal["blue-green", "rolling", "swap"]] = ["blue-green", "rolling"]
+    swap: Swap = Swap()
     start_s: Seconds = 1200.0
     max_concurrent_starts: Annotated[int, Field(ge=1)] = 1
     keep_previous_warm: bool = True
@@ -98,6 +107,9 @@ class Config(_Strict):
         return Policy(
             start_s=self.start_s,
             drain_s=self.drain_s,
+            strategies=tuple(self.strategies),
+            swap_drain_s=self.swap.drain_s,
+            swap_drain_cuts=self.swap.at_drain_end == "cut",
             bake_s=self.bake.seconds,
             bake_interval_s=self.bake.interval_s,
             bake_bad_in_row=self.bake.bad_in_row,

@@ -36,7 +36,18 @@ ALLOWED = {
     "controller.__main__": ("controller.cli",),
     "controller": (),
 }  # fmt: skip
-PURE = {"collections", "dataclasses", "enum", "typing", "math", "hashlib", "json", "statistics", "__future__"}
+PURE = {
+    "__future__",
+    "collections",
+    "dataclasses",
+    "enum",
+    "hashlib",
+    "itertools",
+    "json",
+    "math",
+    "statistics",
+    "typing",
+}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

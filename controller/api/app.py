@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -66,12 +66,19 @@ class TopologyBody(_Body):
     topology: str = Field(max_length=65_536)
     source: str = Field(default="topology", max_length=4096)
     force: bool = False
+    strategy: Literal["auto", "any", "blue-green", "rolling", "swap"] = "auto"
+    require_approval: bool = False
+    gates: str | None = Field(default=None, max_length=4096)
+
+    def options(self) -> Options:
+        """What the plan depends on."""
+        return Options(
+            force=self.force, strategy=self.strategy, require_approval=self.require_approval, gates=self.gates
+        )
 
 
 class ProposeBody(TopologyBody):
-    require_approval: bool = False
     bake_s: float | None = Field(default=None, ge=0, le=7 * 86_400)
-    gates: str | None = Field(default=None, max_length=4096)
     plan_digest: str | None = Field(default=None, max_length=64)
     note: str = Field(default="", max_length=2000)
 
@@ -216,19 +223,12 @@ def _asking(app: FastAPI, windows: Windows) -> None:
 
     @app.post("/v1/plan")
     def plan(body: TopologyBody, request: Request) -> dict[str, Any]:
-        made = desk.plan(_person(request), body.topology, body.source, force=body.force)
+        made = desk.plan(_person(request), body.topology, body.source, body.options())
         return {"schema": views.SCHEMA, "plan": made}
 
     @app.post("/v1/rollouts", status_code=202)
     def propose(body: ProposeBody, request: Request, key: Key = None) -> dict[str, Any]:
-        options = Options(
-            require_approval=body.require_approval,
-            force=body.force,
-            bake_s=body.bake_s,
-            gates=body.gates,
-            plan_digest=body.plan_digest,
-            note=body.note,
-        )
+        options = replace(body.options(), bake_s=body.bake_s, plan_digest=body.plan_digest, note=body.note)
         return answer(*desk.propose(_person(request), body.topology, body.source, options, key))
 
     @app.post("/v1/rollback", status_code=202)

@@ -13,7 +13,9 @@ from launch.topology import Topology
 
 from ..catalogue import Catalogue, health_only, pinned_profile
 from ..core import actions as act
-from ..core.plan import Refusal, make_plan
+from ..core.cards import Refusal
+from ..core.desired import SWITCHED
+from ..core.plan import ANY, make_plan
 from ..core.policy import Policy
 from ..core.records import Freeze, Kind, Now, Options, Phase, Rollout, State
 from ..core.seen import Gpu
@@ -65,13 +67,13 @@ class Desk:
         rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
         return rollout, _waits_for(before)
 
-    def plan(self, person: Person, text: str, source: str, *, force: bool) -> dict[str, Any]:
+    def plan(self, person: Person, text: str, source: str, options: Options) -> dict[str, Any]:
         """What a proposal would do, without doing it."""
         require(person, "view", "see a plan")
         topology = _topology(text, source)
-        _profile(topology.gates, source)
+        profile = _profile(options.gates or topology.gates, source)
         release = self.catalogue.keep(topology)
-        plan = make_plan(self.journal.state, release, self.gpus(), self.policy, force=force)
+        plan = make_plan(self.journal.state, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Refusal):
             raise RefusedError(plan.sentence)
         return plan.as_json()
@@ -81,7 +83,7 @@ class Desk:
 
         def make(state: State) -> tuple[act.Record, str]:
             active = state.active
-            if active is not None and active.phase is Phase.BAKING:
+            if active is not None and active.phase in SWITCHED:
                 return act.AskAbort(active.id, person.name), f"{person.name} wants the release before it back"
             if active is not None and active.phase is Phase.ROLLING_BACK:
                 raise RefusedError(f"{active.id} is rolling back already: `cutover show {active.id}`")
@@ -100,7 +102,7 @@ class Desk:
             if state.live is None:
                 raise RefusedError("nothing is live: there is nothing to restart")
             release = state.releases[state.live.release]
-            action = act.Propose(Kind.RESTART, release, person.name, Options(force=True), health_only())
+            action = act.Propose(Kind.RESTART, release, person.name, Options(force=True, strategy=ANY), health_only())
             return action, f"{person.name} wants fresh processes of {release.id}"
 
         return self._file(person, "restart", key, make)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..config import Config
-from ..core.plan import holders
+from ..core.cards import holders
 from ..core.records import Attempt, Release, Rollout, Seat, State
 from ..core.seen import Seen
 

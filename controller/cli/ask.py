@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,9 +18,29 @@ TopologyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The topology
 Force = Annotated[
     bool, typer.Option("--force", help="Even if it takes away a model name that users have now from live.")
 ]
+Strategy = Annotated[
+    Literal["auto", "any", "blue-green", "rolling", "swap"],
+    typer.Option(
+        "--strategy",
+        help="How it gets its cards. auto: what the configuration allows (blue-green, rolling); "
+        "swap stops live first and holds requests; any: the cheapest that fits.",
+    ),
+]
+Approval = Annotated[bool, typer.Option("--require-approval", help="Stop before the cutover until `cutover approve`.")]
+Gates = Annotated[
+    str | None, typer.Option("--gates", metavar="NAME|FILE", help="Another gate profile than the topology's.")
+]
 
 
-def plan(ctx: typer.Context, file: TopologyFile, force: Force = False, as_json: Json = False) -> None:
+def plan(
+    ctx: typer.Context,
+    file: TopologyFile,
+    strategy: Strategy = "any",
+    gates: Gates = None,
+    require_approval: Approval = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
     """Show what proposing FILE would do.
 
     Which cards, which steps, how long dark, what it costs to go back. Changes nothing.
@@ -28,7 +48,8 @@ def plan(ctx: typer.Context, file: TopologyFile, force: Force = False, as_json: 
     session = session_of(ctx, as_json=as_json)
     body = _topology(file)
     client = session.client()
-    answer = client.post("/v1/plan", {**body, "force": force}, keyed=False)
+    asked = {"force": force, "strategy": strategy, "require_approval": require_approval, "gates": _profile(gates)}
+    answer = client.post("/v1/plan", {**body, **asked}, keyed=False)
     if as_json:
         session.emit(answer)
         return
@@ -46,27 +67,26 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
     plan_digest: Annotated[
         str | None, typer.Option("--plan", metavar="DIGEST", help="Only if the plan is still this one; else refused.")
     ] = None,
-    require_approval: Annotated[
-        bool, typer.Option("--require-approval", help="Stop before the cutover until `cutover approve`.")
-    ] = False,
+    strategy: Strategy = "auto",
+    require_approval: Approval = False,
     bake: Annotated[
         float | None, typer.Option("--bake", min=0.0, metavar="SECONDS", help="Watch that long after the cutover.")
     ] = None,
-    gates: Annotated[
-        str | None, typer.Option("--gates", metavar="NAME|FILE", help="Another gate profile than the topology's.")
-    ] = None,
+    gates: Gates = None,
     force: Force = False,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Kept with the rollout.")] = "",
     as_json: Json = False,
 ) -> None:
     """Propose FILE as the next live topology.
 
-    It is started beside what is live, judged by its gates, switched to, watched, and taken back if it is worse.
+    It is started beside what is live or in its place, judged by its gates, switched to, watched, and taken back if it
+    is worse.
     """
     session = session_of(ctx, as_json=as_json)
     body = {
         **_topology(file),
         "force": force,
+        "strategy": strategy,
         "require_approval": require_approval,
         "bake_s": bake,
         "gates": _profile(gates),

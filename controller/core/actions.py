@@ -82,6 +82,7 @@ class Retire(Record):
     attempt: str
     hurry: bool = False
     port_conflict: bool = False
+    gives_way_to: str | None = None  # the rollout that needs its cards
 
 
 @dataclass(frozen=True, slots=True)

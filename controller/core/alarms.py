@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .progress import missing_instances
 from .records import AttemptState, State
+from .seats import missing_instances
 from .seen import Life, Seen
 
 STOP_SLACK_S = 30.0
@@ -26,12 +26,14 @@ def _live_down(state: State) -> list[str]:
     if state.live is None:
         return []
     held = {a.instance for a in state.seat_attempts(state.live)}
+    active = state.active
+    by_plan = {a.instance for a in state.attempts.values() if active is not None and a.gave_way_to == active.id}
     way_out = "`cutover rollback` goes to the release before" if state.previous else "`cutover propose` another"
     return [
         f"live instance {name} is down and is not started again (the restart budget is spent, or its cards are taken): "
         f"`cutover show {state.live.rollout}` says why; {way_out}"
         for name in missing_instances(state, state.live)
-        if name not in held
+        if name not in held and name not in by_plan
     ]
 
 

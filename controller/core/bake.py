@@ -116,7 +116,8 @@ def baseline(state: State, seen: Seen, policy: Policy) -> Bake:
     public = seen.probes.get("public")
     known = public is not None and public.ok and state.live is not None
     return Bake(
-        baseline_failure_share=failures / requests if state.live is not None else 0.0,
+        # In the dark the failures are those of requests that waited in vain: live is not to blame for them.
+        baseline_failure_share=failures / requests if state.is_served() else 0.0,
         baseline_first_byte_p95_s=first_byte_p95_s(
             state.seat_attempts(state.live), dict(seen.traffic), policy.bake_min_requests
         ),

@@ -9,6 +9,8 @@ from .records import Attempt, AttemptState, Phase, Rollout, Seat, State
 from .route import Mode, Route, Slot, SlotState
 
 TRIED = frozenset({Phase.STARTING, Phase.GATING, Phase.AWAITING_APPROVAL, Phase.CUTTING_OVER})
+SWITCHED = frozenset({Phase.COMPLETING, Phase.BAKING})
+"""The candidate is live, and is watched."""
 
 
 def candidate_seat(rollout: Rollout | None) -> Seat | None:
@@ -26,10 +28,10 @@ def wanted_seats(state: State, policy: Policy) -> tuple[Seat, ...]:
     seats = [state.live, candidate_seat(active)]
     # After `stop` nothing is live, and nothing is kept warm either.
     if (policy.keep_previous_warm and state.live is not None) or (
-        active is not None and active.phase in {Phase.BAKING, Phase.ROLLING_BACK}
+        active is not None and active.phase in {*SWITCHED, Phase.ROLLING_BACK}
     ):
         seats.append(state.previous)
-    if active is not None and active.phase in {Phase.BAKING, Phase.ROLLING_BACK}:
+    if active is not None and active.phase in {*SWITCHED, Phase.ROLLING_BACK}:
         seats += [*active.before, active.target]
     return tuple(seat for seat in seats if seat is not None)
 
@@ -40,7 +42,10 @@ def _slot(state: State, attempt: Attempt, slot_state: SlotState) -> Slot:
 
 
 def desired_route(state: State, policy: Policy) -> Route:
-    """Live's ready instances take new requests; whoever was seen by users and no longer is live drains."""
+    """Live's ready instances take new requests; whoever was seen by users and no longer is live drains.
+
+    While nothing of live is ready, requests wait at the front door: it made room, or it is being started again.
+    """
     live = [a for a in state.seat_attempts(state.live) if a.slot is not None]
     public = [_slot(state, a, SlotState.READY) for a in live if a.state is AttemptState.READY]
     listed = {slot.attempt for slot in public}
@@ -58,7 +63,7 @@ def desired_route(state: State, policy: Policy) -> Route:
         generation=state.generation,
         public=(*public, *draining),
         preview=tuple(preview),
-        mode=Mode.OPEN if state.live is not None else Mode.REFUSE,
+        mode=Mode.REFUSE if state.live is None else Mode.OPEN if public else Mode.HOLD,
         retry_after_s=policy.retry_after_s,
     )
 
@@ -78,7 +83,7 @@ class ProbeWish:
 def probe_wishes(state: State, policy: Policy) -> tuple[ProbeWish, ...]:
     """A starting instance every second; in a bake and on the way back as often as samples are taken; else unhurried."""
     active = state.active
-    busy = active is not None and active.phase in {Phase.CUTTING_OVER, Phase.BAKING, Phase.ROLLING_BACK}
+    busy = active is not None and active.phase in {Phase.CUTTING_OVER, *SWITCHED, Phase.ROLLING_BACK}
     every_s = min(policy.bake_interval_s, 2.0) if busy else policy.probe_fresh_s / 3
     wishes = []
     for attempt in state.attempts.values():
@@ -86,7 +91,7 @@ def probe_wishes(state: State, policy: Policy) -> tuple[ProbeWish, ...]:
             release = state.releases[attempt.release]
             pace_s = 1.0 if attempt.state is AttemptState.STARTING else every_s
             wishes.append(ProbeWish(attempt.id, release.serves[0], pace_s, attempt.port, release.engine, attempt.id))
-    if state.live is not None:
+    if state.live is not None and state.is_served():  # else it would wait with the users, and tell nothing
         wishes.append(ProbeWish("public", state.releases[state.live.release].serves[0], every_s, None, ""))
     seat = candidate_seat(active)
     if active is not None and seat is not None and any(s for s in desired_route(state, policy).preview):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from .desired import SWITCHED
 from .policy import Policy
 from .records import ACTIVE, AttemptState, Kind, Phase, Rollout, State
 from .route import SlotState
@@ -15,7 +16,7 @@ def violations(state: State, seen: Seen | None = None, policy: Policy | None = N
 
     With `seen`, also what the front door serves is judged; `policy` gives the time within which a route is repaired.
     """
-    found = [*_exclusive(state), *_one_at_a_time(state), *_gated(state), *_seats(state)]
+    found = [*_exclusive(state), *_one_at_a_time(state), *_gated(state), *_seats(state), *_never_dark(state)]
     if seen is not None and policy is not None:
         found += _served(state, seen)
     return found
@@ -47,7 +48,7 @@ def _passed(rollout: Rollout) -> bool:
 
 def _gated(state: State) -> list[str]:
     """Nobody is switched to whose gates did not pass in this very rollout."""
-    switched = {Phase.BAKING, Phase.PROMOTED, Phase.CUTTING_OVER}
+    switched = {Phase.COMPLETING, Phase.BAKING, Phase.PROMOTED, Phase.CUTTING_OVER}
     return [
         f"rollout {r.id} is {r.phase} and not all its gates passed"
         for r in state.rollouts.values()
@@ -60,9 +61,22 @@ def _seats(state: State) -> list[str]:
     if state.live is not None and state.live == state.previous:
         found.append("live and previous are the same seat")
     active = state.active
-    if active is not None and active.phase is Phase.BAKING and state.live != active.seat:
-        found.append(f"{active.id} bakes and is not live")
+    if active is not None and active.phase in SWITCHED and state.live != active.seat:
+        found.append(f"{active.id} is {active.phase} and is not live")
     return found
+
+
+def _never_dark(state: State) -> list[str]:
+    """Only a swap may ask the whole of live to make room; a way back may when nothing smaller helps."""
+    active = state.active
+    if active is None or active.phase is Phase.ROLLING_BACK or active.strategy == "swap":
+        return []
+    seat = state.live
+    mine = [a for a in state.attempts.values() if seat and (a.release, a.rollout) == (seat.release, seat.rollout)]
+    last = {a.instance: a for a in mine}.values()
+    if last and all(a.gave_way_to == active.id for a in last):
+        return [f"{active.id} is {active.strategy} and asked all of live to make room"]
+    return []
 
 
 def _served(state: State, seen: Seen) -> list[str]:

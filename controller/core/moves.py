@@ -194,28 +194,54 @@ def _take_lease(state: State, action: act.TakeLease, now: Now, why: str) -> Stat
 def _mark_ready(state: State, action: act.MarkReady, now: Now, why: str) -> State:
     attempt = attempt_of(state, action.attempt, AttemptState.STARTING)
     ready = replace(rest(attempt, AttemptState.READY, now, why), ready_at_s=now.boot_s)
-    return expose_live(with_attempt(state, ready))
+    return _lit(expose_live(with_attempt(state, ready)), now)
+
+
+def _lit(state: State, now: Now) -> State:
+    """Something serves again: the dark time of whoever caused it is over."""
+    if not state.is_served():
+        return state
+    for rollout in state.rollouts.values():
+        if rollout.dark_since_s is not None:
+            state = with_rollout(state, _dark_is_over(rollout, now))
+    return state
+
+
+def _dark_is_over(rollout: Rollout, now: Now) -> Rollout:
+    if rollout.dark_since_s is None:
+        return rollout
+    # A reboot in the dark: the clock began anew, and how long it was nobody knows.
+    dark_s = max(0.0, now.boot_s - rollout.dark_since_s)
+    return replace(rollout, dark_since_s=None, times={**rollout.times, "dark_s": round(dark_s, 3)})
 
 
 def _retire(state: State, action: act.Retire, now: Now, why: str) -> State:
     attempt = attempt_of(state, action.attempt, AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY)
-    retiring = rest(attempt, AttemptState.RETIRING, now, why)
-    return with_attempt(
-        state,
-        replace(retiring, hurry=action.hurry, port_conflict=action.port_conflict),
+    retiring = replace(
+        rest(attempt, AttemptState.RETIRING, now, why),
+        hurry=action.hurry,
+        port_conflict=action.port_conflict,
+        gave_way_to=action.gives_way_to,
+        retired_at_s=now.boot_s,
     )
+    served = state.is_served()
+    state = with_attempt(state, retiring)
+    if action.gives_way_to is None or state.is_served() or not served:
+        return state
+    return with_rollout(state, replace(rollout_of(state, action.gives_way_to), dark_since_s=now.boot_s))
 
 
 def _recall(state: State, action: act.Recall, now: Now, why: str) -> State:
     attempt = attempt_of(state, action.attempt, AttemptState.RETIRING)
     if attempt.hurry or attempt.ready_at_s is None:
         raise IllegalMove(f"attempt {attempt.id} was not retired in good health")
-    return with_attempt(state, rest(attempt, AttemptState.READY, now, why))
+    return _lit(with_attempt(state, replace(rest(attempt, AttemptState.READY, now, why), gave_way_to=None)), now)
 
 
 def _mark_stopped(state: State, action: act.MarkStopped, now: Now, why: str) -> State:  # noqa: ARG001
     attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.STOPPING)
-    return with_attempt(state, replace(rest(attempt, AttemptState.STOPPED, now, attempt.why), log_tail=action.log_tail))
+    stopped = replace(rest(attempt, AttemptState.STOPPED, now, attempt.why), stopped_at_s=now.boot_s)
+    return with_attempt(state, replace(stopped, log_tail=action.log_tail))
 
 
 def _record_gate(state: State, action: act.RecordGate, now: Now, why: str) -> State:  # noqa: ARG001
@@ -226,7 +252,9 @@ def _record_gate(state: State, action: act.RecordGate, now: Now, why: str) -> St
 
 
 def _commit_cutover(state: State, action: act.CommitCutover, now: Now, why: str) -> State:
-    rollout = advance(rollout_of(state, action.rollout), Event.COMMITTED, now, why)
+    rollout = rollout_of(state, action.rollout)
+    event = Event.COMMITTED_IN_PART if state.unborn(rollout.seat) else Event.COMMITTED
+    rollout = advance(rollout, event, now, why)
     bake = replace(action.baseline, last_sample_s=now.boot_s)
     rollout = replace(
         rollout, before=(state.live, state.previous), bake=bake, decided_at_s=now.boot_s, switched_at_s=None
@@ -276,7 +304,7 @@ def _record_switch(state: State, action: act.RecordSwitch, now: Now, why: str) -
     key = "rollback_s" if rollout.phase is Phase.ROLLED_BACK else "switch_s"
     took_s = now.boot_s - (now.boot_s if rollout.decided_at_s is None else rollout.decided_at_s)
     times = {**rollout.times, key: round(took_s, 3)}
-    return with_rollout(state, replace(rollout, switched_at_s=now.boot_s, times=times))
+    return with_rollout(state, _dark_is_over(replace(rollout, switched_at_s=now.boot_s, times=times), now))
 
 
 def _record_sample(state: State, action: act.RecordSample, now: Now, why: str) -> State:  # noqa: ARG001
@@ -301,7 +329,8 @@ def _begin_stop(state: State, action: act.StopAttempt, now: Now, why: str) -> St
     attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.STOPPING)
     if attempt.state is AttemptState.STOPPING:
         return state
-    return with_attempt(state, rest(attempt, AttemptState.STOPPING, now, attempt.why or why))
+    stopping = replace(rest(attempt, AttemptState.STOPPING, now, attempt.why or why), stopping_at_s=now.boot_s)
+    return with_attempt(state, stopping)
 
 
 def _begin_gate(state: State, action: act.RunGate, now: Now, why: str) -> State:

@@ -4,43 +4,48 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
+from . import history
+from .cards import Refusal, holders, no_places
 from .policy import Policy
-from .records import Attempt, Instance, Release, Seat, State
+from .records import Options, Release, State
+from .room import CHEAPEST_FIRST, Room, Strategy, find_room
 from .seen import Gpu
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why there is no plan, and what would help."""
-
-    why: str
-    remedy: str
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.why}; {self.remedy}"
+AUTO = "auto"
+ANY = "any"
+"""What somebody may ask for instead of one strategy: what the policy allows, or whatever fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     release: str
-    strategy: str  # blue-green
+    strategy: str  # blue-green | rolling | swap
     gpu_map: Mapping[str, tuple[str, ...]]  # instance → GPU ids
-    gives_way: tuple[str, ...]  # attempts of the warm previous that are stopped first
+    first: tuple[str, ...]  # instances that start before the switch: all of them, but for rolling
+    gives_way: tuple[str, ...]  # attempts that are stopped before the first instance starts
+    later: tuple[str, ...]  # rolling: attempts of live that are stopped after the switch
     steps: tuple[str, ...]
-    blackout_s: float
+    blackout_s: float | None  # how long nothing serves, expected; None: this box has not measured the parts yet
     rollback: str  # how one would return: running | cold | none
     rollback_s: float | None  # expected; None: this box has not measured it yet
     start_s: float | None  # expected, from this box's own history
+    why_not: tuple[str, ...] = ()  # a sentence for each cheaper strategy that does not fit
     notes: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
         """Identifies the decision: expected times may change without making it another plan."""
-        fixed = {"release": self.release, "strategy": self.strategy, "gpu_map": self.gpu_map, "way": self.gives_way}
+        fixed = {
+            "release": self.release,
+            "strategy": self.strategy,
+            "gpu_map": self.gpu_map,
+            "first": self.first,
+            "way": self.gives_way,
+            "later": self.later,
+        }
         text = json.dumps(fixed, sort_keys=True, default=list)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -48,107 +53,44 @@ class Plan:
         return {**asdict(self), "gpu_map": {k: list(v) for k, v in self.gpu_map.items()}, "digest": self.digest}
 
 
-def start_history_s(state: State, release: str) -> float | None:
-    """Seconds from the first process to the last instance ready, as last measured for this release."""
-    by_rollout: dict[str, list[Attempt]] = {}
-    for attempt in state.attempts.values():
-        if attempt.release == release and attempt.ready_at_s is not None and attempt.started_at_s is not None:
-            by_rollout.setdefault(attempt.rollout, []).append(attempt)
-    if not by_rollout:
-        return None
-    last = list(by_rollout.values())[-1]
-    ready_s = max(a.ready_at_s for a in last if a.ready_at_s is not None)
-    return round(ready_s - min(a.started_at_s for a in last if a.started_at_s is not None), 1)
-
-
-def holders(state: State) -> dict[str, Attempt]:
-    """GPU id → the attempt that holds it."""
-    return {gpu: attempt for attempt in state.attempts.values() if attempt.holds for gpu in attempt.gpus}
-
-
-def place(
-    instances: tuple[Instance, ...], free: tuple[Gpu, ...], inventory: tuple[Gpu, ...]
-) -> dict[str, tuple[str, ...]] | Refusal:
-    """Cards for every instance: explicit ones as asked, then counts from what is left, in index order."""
-    names = {gpu.id: gpu for gpu in inventory} | {str(gpu.index): gpu for gpu in inventory}
-    left = {gpu.id: gpu for gpu in sorted(free, key=lambda gpu: gpu.index)}
-    placed: dict[str, tuple[str, ...]] = {}
-    for instance in (i for i in instances if i.gpus is not None):
-        wanted = instance.gpus or ()
-        for name in wanted:
-            if name not in names:
-                known = ", ".join(str(gpu.index) for gpu in inventory)
-                return Refusal(
-                    f"instance {instance.name} wants GPU {name}, which does not exist", f"this box has {known}"
-                )
-            if names[name].id not in left:
-                return Refusal(f"instance {instance.name} wants GPU {name}, which is not free", "see `cutover status`")
-            del left[names[name].id]
-        placed[instance.name] = tuple(names[name].id for name in wanted)
-    for instance in (i for i in instances if i.gpus is None):
-        if len(left) < instance.gpu_count:
-            asked = sum(i.gpu_count for i in instances)
-            return Refusal(f"{asked} GPUs are needed and {len(free)} of {len(inventory)} can be had", "free some")
-        chosen = list(left)[: instance.gpu_count]
-        placed[instance.name] = tuple(chosen)
-        for gpu in chosen:
-            del left[gpu]
-    return placed
-
-
-def no_places(
-    state: State, release: Release, policy: Policy, leaving: frozenset[str] = frozenset(), *names: str
-) -> Refusal | None:
-    """Whether slots or blocks of ports run out for the named instances (default: all); cards are not looked at.
-
-    `leaving`: attempts whose places count as free because they are about to be.
-    """
-    wanted = [i for i in release.instances if not names or i.name in names]
-    held = [a for a in state.attempts.values() if a.holds and a.id not in leaving]
-    blocks = (policy.port_last - policy.port_first + 1) // policy.port_block
-    taken = sum(a.slot is not None for a in held)
-    for what, key, needed, used, there_are in (
-        ("places at the front door", "slots", sum(i.fronted for i in wanted), taken, policy.slots),
-        ("blocks of ports", "instance_ports", len(wanted), len(held), blocks),
-    ):
-        if needed > there_are - used:
-            return Refusal(
-                f"{needed} {what} are needed and {max(0, there_are - used)} of {there_are} can be had",
-                f"widen `{key}` in the configuration",
-            )
-    return None
-
-
 def make_plan(
-    state: State, release: Release, inventory: tuple[Gpu, ...], policy: Policy, *, force: bool = False
+    state: State,
+    release: Release,
+    inventory: tuple[Gpu, ...],
+    policy: Policy,
+    *,
+    options: Options | None = None,
+    profile: tuple[object, ...] = (),
 ) -> Plan | Refusal:
-    """Blue-green: the candidate comes up on free cards while live is untouched.
+    """The cheapest strategy that fits, of those that the policy allows or the one that somebody named.
 
-    A warm previous gives way when its cards are needed. When that is not enough the proposal is refused: making live
-    give way (`rolling`, `swap`) is not something this version does.
+    A warm previous gives way when its cards are needed. Refused when the box is too small, when names that live serves
+    would be lost, or when only a strategy fits that was not asked for: the refusal names it and its price.
     """
+    options = options or Options()
     needed = sum(len(i.gpus) if i.gpus is not None else i.gpu_count for i in release.instances)
     if needed > len(inventory):
         return Refusal(f"{release.id} needs {needed} GPUs and this box has {len(inventory)}", "propose a smaller one")
-    if refusal := _names_refusal(state, release, force=force):
+    if refusal := _names_refusal(state, release, force=options.force):
         return refusal
-    held = holders(state)
-    usable = tuple(gpu for gpu in inventory if gpu.trusted and not gpu.foreign)
-    free = tuple(gpu for gpu in usable if gpu.id not in held)
-    placed = place(release.instances, free, inventory)
-    gives_way: tuple[str, ...] = ()
-    if isinstance(placed, Refusal):
-        kept = {a.id for a in state.seat_attempts(state.live)}
-        yielding = {gpu: attempt for gpu, attempt in held.items() if attempt.id not in kept}
-        wider = tuple(gpu for gpu in usable if gpu.id not in held or gpu.id in yielding)
-        placed = place(release.instances, wider, inventory)
-        if isinstance(placed, Refusal):
-            return _no_room(placed, inventory, held, state)
-        taken = {gpu for gpus in placed.values() for gpu in gpus}
-        gives_way = _whole_seats(state, tuple(a for gpu, a in yielding.items() if gpu in taken))
-    if refusal := no_places(state, release, policy, frozenset(gives_way)):
+    allowed = _allowed(options.strategy, policy)
+    room, why_not = find_room(state, release, inventory, allowed)
+    if isinstance(room, Refusal):
+        return _no_room(state, release, inventory, room, allowed)
+    if refusal := no_places(state, release, policy, frozenset(room.gives_way), *room.first):
         return refusal
-    return _blue_green(state, release, placed, gives_way, policy)
+    if room.strategy is Strategy.SWAP and options.require_approval:
+        return Refusal(
+            "an approval would be waited for in the dark, because a swap stops live before the candidate starts",
+            "look at `cutover plan` first, and propose without --require-approval",
+        )
+    return _plan(state, release, room, why_not, policy, profile)
+
+
+def _allowed(strategy: str, policy: Policy) -> tuple[str, ...]:
+    if strategy == AUTO:
+        return policy.strategies
+    return CHEAPEST_FIRST if strategy == ANY else (strategy,)
 
 
 def _names_refusal(state: State, release: Release, *, force: bool) -> Refusal | None:
@@ -163,70 +105,110 @@ def _names_refusal(state: State, release: Release, *, force: bool) -> Refusal | 
     )
 
 
-def _no_room(refusal: Refusal, inventory: tuple[Gpu, ...], held: Mapping[str, Attempt], state: State) -> Refusal:
+def _no_room(
+    state: State, release: Release, inventory: tuple[Gpu, ...], refusal: Refusal, tried: Collection[str]
+) -> Refusal:
     reasons = []
+    held = holders(state)
     live = {a.id for a in state.seat_attempts(state.live)}
     used = [str(gpu.index) for gpu in inventory if gpu.id in held and held[gpu.id].id in live]
     if used:
         reasons.append(f"GPU {', '.join(used)} serve users")
     reasons += [f"GPU {gpu.index}: {text}" for gpu in inventory for text in gpu.foreign]
     reasons += [f"GPU {gpu.index} cannot be trusted" for gpu in inventory if not gpu.trusted]
-    remedy = (
-        "free a card, or propose a topology that fits beside live: making live give way "
-        "(rolling, swap) is not available in this version"
+    why = f"{refusal.why} ({'; '.join(reasons)})" if reasons else refusal.why
+    others, _ = find_room(state, release, inventory, [s for s in CHEAPEST_FIRST if s not in tried])
+    if isinstance(others, Refusal):
+        return Refusal(why, "free a card, or propose a smaller topology")
+    dark = (
+        "nothing serves until it is proved" if others.strategy is Strategy.SWAP else "capacity sinks, never to nothing"
     )
-    return Refusal(f"{refusal.why} ({'; '.join(reasons)})" if reasons else refusal.why, remedy)
+    return Refusal(why, f"it fits as a {others.strategy} ({dark}): propose with --strategy {others.strategy}")
 
 
-def _whole_seats(state: State, attempts: tuple[Attempt, ...]) -> tuple[str, ...]:
-    """A release that loses one instance is no rollback target: all its attempts give way together."""
-    seats = {Seat(a.release, a.rollout) for a in attempts}
-    return tuple(a.id for a in state.attempts.values() if a.holds and Seat(a.release, a.rollout) in seats)
-
-
-def _blue_green(
-    state: State,
-    release: Release,
-    placed: Mapping[str, tuple[str, ...]],
-    gives_way: tuple[str, ...],
-    policy: Policy,
+def _plan(
+    state: State, release: Release, room: Room, why_not: tuple[str, ...], policy: Policy, profile: tuple[object, ...]
 ) -> Plan:
     live = state.live
-    steps: list[str] = []
-    if gives_way:
-        steps.append(f"stop {', '.join(gives_way)} (warm, not serving) to free the cards")
-    for instance in release.instances:
-        gpus = ", ".join(placed.get(instance.name, ())) or "no GPU"
-        steps.append(f"start {instance.name} ({instance.role}) on {gpus}")
-    steps += [
-        "prove it through the preview address",
-        "switch new requests to it; streams in flight finish where they are",
-    ]
-    steps.append(f"watch it bake for {policy.bake_s:.0f} s" + (f" with {live.release} still warm" if live else ""))
-    notes = tuple(f"needs the admin role: {flag}" for flag in release.needs_admin)
-    if gives_way:
-        notes = (*notes, "while this candidate is tried, a rollback to the release before live would be a cold start")
+    start_s = history.start_s(state, release.id)
+    notes = [f"needs the admin role: {flag}" for flag in release.needs_admin]
+    dark = room.strategy is Strategy.SWAP
+    if not dark and any(state.attempts[a].rollout != (live.rollout if live else "") for a in room.gives_way):
+        notes.append("while this candidate is tried, a rollback to the release before live would be a cold start")
+    if room.strategy is Strategy.ROLLING:
+        notes.append(_capacity(state, room))
+    warm = live is not None and room.strategy is Strategy.BLUE_GREEN
     return Plan(
         release=release.id,
-        strategy="blue-green",
-        gpu_map=placed,
-        gives_way=gives_way,
-        steps=tuple(steps),
-        blackout_s=0.0,
-        rollback="running" if live else "none",
-        rollback_s=1.0 if live else None,
-        start_s=start_history_s(state, release.id),
-        notes=notes,
+        strategy=room.strategy.value,
+        gpu_map=room.gpu_map,
+        first=room.first,
+        gives_way=room.gives_way,
+        later=room.later,
+        steps=tuple(_steps(state, release, room, policy)),
+        blackout_s=_blackout_s(state, release, room, start_s, profile) if dark else 0.0,
+        rollback="none" if live is None else "running" if warm else "cold",
+        rollback_s=None if live is None else 1.0 if warm else _return_s(state, release.id, live.release),
+        start_s=start_s,
+        why_not=why_not,
+        notes=tuple(notes),
     )
 
 
-def place_again(
-    state: State, release: Release, inventory: tuple[Gpu, ...], leaving: frozenset[str] = frozenset()
-) -> dict[str, tuple[str, ...]] | Refusal:
-    """Cards for a cold rollback: only free ones; what serves now is not touched before the old release is back.
+def _capacity(state: State, room: Room) -> str:
+    live = [a for a in state.seat_attempts(state.live) if a.role != "router"]
+    staying = sum(a.id not in room.gives_way for a in live)
+    return f"{staying} of {len(live)} instances serve while the candidate is tried: it is never dark"
 
-    `leaving`: attempts whose cards count as free because they are about to be.
-    """
-    held = {gpu: attempt for gpu, attempt in holders(state).items() if attempt.id not in leaving}
-    free = tuple(gpu for gpu in inventory if gpu.trusted and not gpu.foreign and gpu.id not in held)
-    return place(release.instances, free, inventory)
+
+def _sum_s(*parts: float | None) -> float | None:
+    return None if any(part is None for part in parts) else round(sum(part for part in parts if part is not None), 1)
+
+
+def _blackout_s(
+    state: State, release: Release, room: Room, start_s: float | None, profile: tuple[object, ...]
+) -> float | None:
+    """Drain, stop, start and gates, as measured on this box; without a measured start and gates there is no figure."""
+    leaving = {state.attempts[a].release for a in room.gives_way}
+    # What never drained or stopped here counts as nothing: the start and the gates are the long parts.
+    drained_s = max((history.drain_s(state, name) or 0.0 for name in leaving), default=0.0)
+    stopped_s = max((history.stop_s(state, name) or 0.0 for name in leaving), default=0.0)
+    return _sum_s(drained_s, stopped_s, start_s, history.gates_s(state, release.id, profile))
+
+
+def _return_s(state: State, candidate: str, live: str) -> float | None:
+    return _sum_s(history.stop_s(state, candidate) or 0.0, history.start_s(state, live))
+
+
+def _steps(state: State, release: Release, room: Room, policy: Policy) -> Iterator[str]:
+    live = state.live
+    serving = {a.id for a in state.seat_attempts(live)}
+    warm = [a for a in room.gives_way if a not in serving]
+    leaving = [a for a in room.gives_way if a in serving]
+    if warm:
+        yield f"stop {', '.join(warm)} (warm, not serving) to free the cards"
+    if room.strategy is Strategy.SWAP:
+        yield (
+            f"hold new requests, let streams in flight end for up to {policy.swap_drain_s:.0f} s, "
+            f"stop {', '.join(leaving)}"
+        )
+    elif leaving:
+        yield f"drain and stop {', '.join(leaving)}; {', '.join(room.later)} keeps serving"
+    yield from _starts(release, room, room.first)
+    yield "prove it through the preview address"
+    if room.strategy is Strategy.ROLLING:
+        yield f"switch new requests to {', '.join(room.first)}; drain and stop {', '.join(room.later)}"
+        yield from _starts(release, room, [i.name for i in release.instances if i.name not in room.first])
+    elif room.strategy is Strategy.SWAP:
+        yield "let the held requests in, in order of arrival"
+    else:
+        yield "switch new requests to it; streams in flight finish where they are"
+    kept = f" with {live.release} still warm" if live and room.strategy is Strategy.BLUE_GREEN else ""
+    yield f"watch it bake for {policy.bake_s:.0f} s{kept}"
+
+
+def _starts(release: Release, room: Room, names: Collection[str]) -> Iterator[str]:
+    for instance in release.instances:
+        if instance.name in names:
+            gpus = ", ".join(room.gpu_map.get(instance.name, ())) or "no GPU"
+            yield f"start {instance.name} ({instance.role}) on {gpus}"

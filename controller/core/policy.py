@@ -9,6 +9,10 @@ from dataclasses import dataclass
 class Policy:
     start_s: float = 1200.0  # one instance, from its process to its first token
     drain_s: float = 1800.0  # streams in flight may take that long before they are cut
+    # What may be chosen without being asked for. A swap stops production first: somebody has to want it.
+    strategies: tuple[str, ...] = ("blue-green", "rolling")
+    swap_drain_s: float = 300.0  # the same while new requests wait at the front door
+    swap_drain_cuts: bool = True  # what still streams then is cut; False: the swap is given up
     bake_s: float = 600.0
     bake_interval_s: float = 5.0
     bake_bad_in_row: int = 2

@@ -8,92 +8,18 @@ from typing import Any
 from . import actions as act
 from .actions import Decision
 from .bake import baseline, failures_of, problems, with_probe
-from .desired import wanted_seats
-from .moves import rollback_seat
-from .plan import Refusal, holders, make_plan, no_places, place_again
+from .cards import Refusal, holders, no_places
+from .plan import make_plan
 from .policy import Policy
-from .records import Attempt, AttemptState, GateResult, Kind, Phase, Release, Rollout, Seat, State
-from .seen import ProbeSeen, Seen
+from .records import AttemptState, GateResult, Phase, Rollout, State
+from .returning import rolling_back
+from .room import Strategy
+from .seats import all_ready, ask_to_leave, heard_since, is_fresh, missing_instances, move, new_attempts
+from .seen import Seen
 from .table import DEADLINE_S, Event
 
 PORT_TRIES = 8  # blocks of ports that are looked at for one instance
 GATE_TRIES = 2  # an inconclusive gate gets one more try
-
-
-def move(rollout: Rollout, event: Event, why: str) -> Decision:
-    return Decision(act.Move(rollout.id, event), why)
-
-
-def new_attempts(
-    state: State, policy: Policy, release: Release, rollout_id: str, gpu_map: dict[str, tuple[str, ...]], *names: str
-) -> tuple[Attempt, ...]:
-    """Attempts for the named instances (default: all), with ports and slots that nobody holds.
-
-    Ports and slots go round: one that was just in use still has clients that remember it (sglang#22779).
-    """
-    chosen = [i for i in release.instances if not names or i.name in names]
-    held = [a for a in state.attempts.values() if a.holds]
-    ports = _round(policy.port_first, policy.port_last, policy.port_block, state.last_port, {a.port for a in held})
-    slots = _round(1, policy.slots, 1, state.last_slot, {a.slot for a in held if a.slot is not None})
-    attempts: list[Attempt] = []
-    for number, instance in enumerate(chosen, state.attempt_seq + 1):
-        attempts.append(
-            Attempt(
-                id=f"{release.name}-{instance.name}-{number}",
-                rollout=rollout_id,
-                release=release.id,
-                instance=instance.name,
-                role=instance.role,
-                gpus=tuple(gpu_map.get(instance.name, ())),
-                port=next(ports),
-                slot=next(slots) if instance.fronted else None,
-            )
-        )
-    return _with_workers(state, release, rollout_id, tuple(attempts))
-
-
-def _round(first: int, last: int, step: int, after: int, taken: set[int]) -> Any:
-    everything = range(first, last - step + 2, step)
-    ordered = [n for n in everything if n > after] + [n for n in everything if n <= after]
-    return iter([n for n in ordered if n not in taken])
-
-
-def _with_workers(
-    state: State, release: Release, rollout_id: str, attempts: tuple[Attempt, ...]
-) -> tuple[Attempt, ...]:
-    """A router learns the ports of the engines behind it, in the order of the topology."""
-    known = {a.instance: a.port for a in state.seat_attempts(Seat(release.id, rollout_id))}
-    known |= {a.instance: a.port for a in attempts}
-    workers = tuple(known[i.name] for i in release.instances if i.role != "router" and i.name in known)
-    return tuple(replace(a, workers=workers) if a.role == "router" else a for a in attempts)
-
-
-def missing_instances(state: State, seat: Seat) -> list[str]:
-    """Instances of the seat's release that no attempt carries, or whose attempt is on its way out."""
-    carried = {
-        a.instance
-        for a in state.seat_attempts(seat)
-        if a.state in {AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY}
-    }
-    return [i.name for i in state.releases[seat.release].instances if i.name not in carried]
-
-
-def all_ready(state: State, seat: Seat) -> bool:
-    ready = {a.instance for a in state.seat_attempts(seat) if a.state is AttemptState.READY}
-    return all(i.name in ready for i in state.releases[seat.release].instances)
-
-
-def is_fresh(probe: ProbeSeen | None, seen: Seen, fresh_s: float, since_s: float = 0.0) -> bool:
-    """A probe that succeeded, recently, and began after `since_s`."""
-    if probe is None or not probe.ok or probe.started_at_s < since_s:
-        return False
-    return seen.now.boot_s - probe.at_s <= fresh_s
-
-
-def heard_since(state: State, seat: Seat, door: str, seen: Seen, fresh_s: float, since_s: float) -> bool:
-    """Whether every attempt of the seat, and the seat through the front door, has generated since then."""
-    names = (*(a.id for a in state.seat_attempts(seat)), door)
-    return all(is_fresh(seen.probes.get(name), seen, fresh_s, since_s) for name in names)
 
 
 def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
@@ -101,11 +27,16 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     base_s = DEADLINE_S[rollout.phase]
     release = state.releases[(rollout.target.release if rollout.target else None) or rollout.release]
     starts_s = (release.start_timeout_s or policy.start_s) * len(release.instances)
-    if rollout.phase in {Phase.STARTING, Phase.ROLLING_BACK}:
+    # Whoever makes room drains first, and then has its grace.
+    makes_room = rollout.planned("gives_way") or any(a.gave_way_to == rollout.id for a in state.attempts.values())
+    grace_s = max((r.stop_grace_s for r in state.releases.values()), default=0.0)
+    room_s = (policy.drain_s if makes_room else 0.0) + grace_s
+    if rollout.phase is Phase.STARTING:
         return base_s + starts_s
+    if rollout.phase in {Phase.ROLLING_BACK, Phase.COMPLETING}:
+        return base_s + starts_s + room_s
     if rollout.phase is Phase.LEASING:
-        drain_s = policy.drain_s if rollout.plan.get("gives_way") else 0.0
-        return base_s + drain_s + max((r.stop_grace_s for r in state.releases.values()), default=0.0)
+        return base_s + room_s
     if rollout.phase is Phase.GATING:
         return base_s + GATE_TRIES * sum(float(step["deadline_s"]) for step in rollout.profile)
     if rollout.phase is Phase.BAKING:
@@ -122,7 +53,7 @@ def bake_s(rollout: Rollout, policy: Policy) -> float:
 
 def preflight(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
     release = state.releases[rollout.release]
-    plan = make_plan(state, release, seen.gpus, policy, force=rollout.options.force)
+    plan = make_plan(state, release, seen.gpus, policy, options=rollout.options, profile=rollout.profile)
     if isinstance(plan, Refusal):
         return move(rollout, Event.REFUSED, plan.sentence)
     wanted = rollout.options.plan_digest
@@ -136,25 +67,44 @@ def preflight(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Dec
 def leasing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
     """Whoever the plan says gives way is stopped first; a lease begins when its cards are free."""
     held = holders(state)
-    gives_way = set(rollout.plan.get("gives_way", ()))
-    needed = {gpu for gpus in rollout.gpu_map.values() for gpu in gpus}
+    first = rollout.planned("first")
+    needed = {gpu for name in first for gpu in rollout.gpu_map.get(name, ())}
     blockers = {held[gpu].id: held[gpu] for gpu in needed if gpu in held}
-    for attempt in state.attempts.values():
-        leaving = attempt.id in gives_way and attempt.holds
-        if leaving and attempt.state in {AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY}:
-            return Decision(act.Retire(attempt.id), f"its cards are needed by {rollout.id} ({rollout.release})")
+    if given_up := _endless_drain(rollout, state, seen, policy):
+        return given_up
+    if leaves := ask_to_leave(rollout, state, rollout.planned("gives_way"), seen, policy):
+        return leaves
     for attempt_id, attempt in blockers.items():
-        if attempt_id not in gives_way and attempt.state is AttemptState.READY:
+        if attempt_id not in rollout.planned("gives_way") and attempt.state is AttemptState.READY:
             return move(rollout, Event.REFUSED, f"{attempt_id} holds {', '.join(attempt.gpus)} and is not to give way")
     release = state.releases[rollout.release]
-    if blockers or no_places(state, release, policy):
+    if blockers or no_places(state, release, policy, frozenset(), *first):
         return None
     foreign = [text for gpu in seen.gpus if gpu.id in needed for text in gpu.foreign]
     if foreign:
         return move(rollout, Event.REFUSED, f"somebody else came onto the cards: {foreign[0]}")
-    attempts = new_attempts(state, policy, release, rollout.id, dict(rollout.gpu_map))
+    attempts = new_attempts(state, policy, release, rollout.id, rollout.gpu_map, *first)
     free = "1 GPU is free" if len(needed) == 1 else f"{len(needed)} GPUs are free"
     return Decision(act.TakeLease(rollout.id, attempts), free)
+
+
+def _endless_drain(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """A swap whose policy cuts no stream is given up when streams outlive the drain: live goes on."""
+    if policy.swap_drain_cuts or rollout.strategy != Strategy.SWAP:
+        return None
+    slots = {s.number: s.in_flight for s in seen.door.public}
+    late = [
+        a
+        for a in state.attempts.values()
+        if a.gave_way_to == rollout.id
+        and a.state is AttemptState.RETIRING
+        and seen.now.boot_s - a.state_since_s > policy.swap_drain_s
+    ]
+    streams = sum(slots.get(a.slot, 0) for a in late if a.slot is not None)
+    if not streams:
+        return None
+    counted = "1 request still runs" if streams == 1 else f"{streams} requests still run"
+    return move(rollout, Event.DEADLINE, f"{counted} after {policy.swap_drain_s:.0f} s of drain; live goes on")
 
 
 def starting(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -185,7 +135,7 @@ def _replace_or_break(rollout: Rollout, state: State, policy: Policy) -> Decisio
     if last.holds:
         return None
     release = state.releases[rollout.release]
-    again = new_attempts(state, policy, release, rollout.id, dict(rollout.gpu_map), last.instance)
+    again = new_attempts(state, policy, release, rollout.id, rollout.gpu_map, last.instance)
     return Decision(act.AddAttempts(again), f"a port of {last.id} was taken: once more on other ports")
 
 
@@ -266,8 +216,46 @@ def cutting_over(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> 
         return None
     return Decision(
         act.CommitCutover(rollout.id, baseline(state, seen, policy)),
-        f"{rollout.release} is live from now on" + (f"; {state.live.release} stays warm" if state.live else ""),
+        f"{rollout.release} is live from now on" + _what_stays(rollout, state),
     )
+
+
+def _what_stays(rollout: Rollout, state: State) -> str:
+    if state.live is None:
+        return ""
+    if not any(a.is_staying for a in state.seat_attempts(state.live)):
+        return f"; {state.live.release} is stopped"
+    partly = ", ".join(rollout.planned("first"))
+    return f"; {partly} first, the rest follows" if state.unborn(rollout.seat) else f"; {state.live.release} stays warm"
+
+
+def completing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Rolling: users are with the first instances; what is left of the old release makes room for the others."""
+    if broken := _replace_or_break(rollout, state, policy):
+        return broken
+    if rollout.switched_at_s is None:
+        return None
+    if leaves := ask_to_leave(
+        rollout, state, tuple(a.id for a in state.seat_attempts(rollout.before[0])), seen, policy
+    ):
+        return leaves
+    release = state.releases[rollout.release]
+    if rest := state.unborn(rollout.seat):
+        held = holders(state)
+        needed = {gpu for name in rest for gpu in rollout.gpu_map.get(name, ())}
+        if any(gpu in held for gpu in needed) or no_places(state, release, policy, frozenset(), *rest):
+            return None
+        foreign = [text for gpu in seen.gpus if gpu.id in needed for text in gpu.foreign]
+        if foreign:
+            return move(rollout, Event.BROKEN, f"somebody else came onto the cards: {foreign[0]}")
+        attempts = new_attempts(state, policy, release, rollout.id, rollout.gpu_map, *rest)
+        return Decision(act.AddAttempts(attempts), f"their cards are free: {', '.join(rest)} follows")
+    if not all_ready(state, rollout.seat):
+        return None
+    since_s = max(a.ready_at_s or 0.0 for a in state.seat_attempts(rollout.seat))
+    if is_fresh(seen.probes.get("public"), seen, policy.probe_fresh_s, since_s):
+        return move(rollout, Event.READY, f"every instance of {release.id} serves")
+    return None
 
 
 def baking(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -304,89 +292,6 @@ def baking(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
     return Decision(act.RecordSample(rollout.id, sample), f"sample {sample.samples}: {text}")
 
 
-def rolling_back(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
-    """Rollback has a gate of its own: its target must serve at the moment of the switch (flagger#1931)."""
-    target = rollout.target
-    if target is None:
-        return move(rollout, Event.HOPELESS, "there is no release to return to; what serves stays")
-    seat = rollback_seat(state, rollout)
-    assert seat is not None  # noqa: S101 - the target is set
-    cold = seat.rollout == rollout.id
-    if all_ready(state, seat):
-        probes = [seen.probes.get(a.id) for a in state.seat_attempts(seat)]
-        fresh_s = max(2 * policy.bake_interval_s, 5.0)
-        if all(is_fresh(probe, seen, fresh_s) for probe in probes):
-            how = "started again" if cold else "still warm"
-            return Decision(act.CommitRollback(rollout.id), f"{target.release} ({how}) is live again")
-        if not cold and any(p is not None and not p.ok and p.streak >= policy.silent_probes for p in probes):
-            sick = next(a for a, p in zip(state.seat_attempts(seat), probes, strict=True) if p and not p.ok)
-            return Decision(act.Retire(sick.id, hurry=True), "the release to return to is sick: start it again")
-        return None
-    if cold:
-        gone = missing_instances(state, seat)
-        if gone and rollout.kind is not Kind.ROLLBACK:
-            return move(rollout, Event.HOPELESS, f"{target.release} does not come back; what serves stays")
-        if gone:
-            last = [a for a in state.attempts.values() if a.rollout == rollout.id][-1]
-            return move(rollout, Event.HOPELESS, f"{target.release} does not come up: {last.why}; what serves stays")
-        return None
-    return _start_target(rollout, target, state, seen, policy)
-
-
-def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, policy: Policy) -> Decision | None:
-    """The release to return to is not running whole: clear what is left of it and start it again on free cards."""
-    left = state.seat_attempts(target)
-    release = state.releases[target.release]
-    if draining := _all_there(left, release):
-        return Decision(act.Recall(draining.id), f"{draining.id} still drains: it serves again")
-    starting = [a for a in left if a.state in {AttemptState.PLANNED, AttemptState.STARTING}]
-    if starting and not missing_instances(state, target):
-        return None
-    for attempt in left:
-        if attempt.state in {AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY}:
-            return Decision(
-                act.Retire(attempt.id), "an instance of it is gone: the release is started again as a whole"
-            )
-    if left:
-        return None
-    if rollout.kind is not Kind.ROLLBACK and target.release == rollout.release:
-        return move(rollout, Event.HOPELESS, f"{target.release} died in old and in fresh processes; what serves stays")
-    placed = place_again(state, release, seen.gpus)
-    if isinstance(placed, Refusal):
-        if not isinstance(place_again(state, release, seen.gpus, _leaving(state, policy)), Refusal):
-            return None  # its cards are being given back just now
-        return move(
-            rollout, Event.HOPELESS, f"{target.release} cannot be started again: {placed.sentence}; what serves stays"
-        )
-    if no_places(state, release, policy):
-        return None  # whoever drains gives them back
-    attempts = new_attempts(state, policy, release, rollout.id, placed)
-    return Decision(act.AddAttempts(attempts), f"{target.release} is started again: its cards are free")
-
-
-def _all_there(left: tuple[Attempt, ...], release: Release) -> Attempt | None:
-    """The first draining attempt of a seat that would be whole if those that drain came back."""
-    ready = {a.instance for a in left if a.state is AttemptState.READY}
-    draining = {
-        a.instance: a
-        for a in left
-        if a.state is AttemptState.RETIRING and not a.hurry and a.ready_at_s is not None and a.instance not in ready
-    }
-    whole = all(i.name in ready or i.name in draining for i in release.instances)
-    return next(iter(draining.values()), None) if whole else None
-
-
-def _leaving(state: State, policy: Policy) -> frozenset[str]:
-    """Attempts that hold cards and have no reason to: they are on their way out, or about to be."""
-    wanted = wanted_seats(state, policy)
-    return frozenset(
-        a.id
-        for a in state.attempts.values()
-        if a.holds
-        and (a.state in {AttemptState.RETIRING, AttemptState.STOPPING} or Seat(a.release, a.rollout) not in wanted)
-    )
-
-
 PHASES = {
     Phase.PREFLIGHT: preflight,
     Phase.LEASING: leasing,
@@ -394,6 +299,7 @@ PHASES = {
     Phase.GATING: gating,
     Phase.AWAITING_APPROVAL: awaiting_approval,
     Phase.CUTTING_OVER: cutting_over,
+    Phase.COMPLETING: completing,
     Phase.BAKING: baking,
     Phase.ROLLING_BACK: rolling_back,
 }

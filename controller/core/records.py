@@ -30,6 +30,7 @@ class Phase(StrEnum):
     GATING = "gating"
     AWAITING_APPROVAL = "awaiting_approval"
     CUTTING_OVER = "cutting_over"
+    COMPLETING = "completing"  # rolling: users are switched, the other instances follow
     BAKING = "baking"
     ROLLING_BACK = "rolling_back"
     # exits
@@ -139,6 +140,10 @@ class Attempt:
     hurry: bool = False  # dead, or alive and silent: there is nothing to drain
     stop_asked: bool = False  # the stop is under way in the world, not only in the journal
     port_conflict: bool = False  # it died because somebody else had one of its ports
+    gave_way_to: str | None = None  # the rollout that it made room for: while that one runs, it is not started again
+    retired_at_s: float | None = None
+    stopping_at_s: float | None = None
+    stopped_at_s: float | None = None
     why: str = ""  # the last sentence about it
     log_tail: str = ""  # of an attempt that failed
 
@@ -146,6 +151,11 @@ class Attempt:
     def holds(self) -> bool:
         """Whether GPUs, ports and slot are still taken."""
         return self.state is not AttemptState.STOPPED
+
+    @property
+    def is_staying(self) -> bool:
+        """Whether it serves, or is on its way to."""
+        return self.state in {AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +207,7 @@ class Options:
     force: bool = False  # serve other model names than live
     bake_s: float | None = None
     gates: str | None = None
+    strategy: str = "auto"  # or the one that somebody wants: blue-green | rolling | swap
     plan_digest: str | None = None
     note: str = ""
     overruled: Mapping[str, str] = field(default_factory=dict)  # preflight rule that refused → why it may go on
@@ -228,12 +239,22 @@ class Rollout:
     bake: Bake = field(default_factory=Bake)
     decided_at_s: float | None = None  # cutover or rollback decided
     switched_at_s: float | None = None  # front door seen with the new route; None until then
+    dark_since_s: float | None = None  # live made room as a whole, and nothing serves since
     ended_wall_s: float | None = None
     times: Mapping[str, float] = field(default_factory=dict)  # measured seconds: start, gates, switch, rollback, …
 
     @property
     def seat(self) -> Seat:
         return Seat(self.release, self.id)
+
+    @property
+    def strategy(self) -> str:
+        """Of its plan; empty as long as there is none."""
+        return str(self.plan.get("strategy", ""))
+
+    def planned(self, key: str) -> tuple[str, ...]:
+        """A list of names of its plan: ``first``, ``gives_way``, ``later``."""
+        return tuple(self.plan.get(key, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +292,28 @@ class State:
             if attempt.rollout == seat.rollout and attempt.release == seat.release and attempt.holds
         )
 
+    def attempts_of(self, seat: Seat, instance: str) -> tuple[Attempt, ...]:
+        """Every attempt that this instance of the seat ever had, in order; the stopped ones too."""
+        return tuple(
+            a
+            for a in self.attempts.values()
+            if a.instance == instance and a.rollout == seat.rollout and a.release == seat.release
+        )
+
+    def begun(self, seat: Seat) -> tuple[str, ...]:
+        """Instances of the seat that were ever started, in the order of the release: a rolling one starts in parts."""
+        had = {a.instance for a in self.attempts.values() if a.rollout == seat.rollout and a.release == seat.release}
+        return tuple(i.name for i in self.releases[seat.release].instances if i.name in had)
+
+    def unborn(self, seat: Seat) -> tuple[str, ...]:
+        """Instances of the seat that are still to be started for the first time."""
+        begun = self.begun(seat)
+        return tuple(i.name for i in self.releases[seat.release].instances if i.name not in begun)
+
+    def is_served(self) -> bool:
+        """Whether an instance of live takes requests."""
+        return any(a.state is AttemptState.READY and a.slot is not None for a in self.seat_attempts(self.live))
+
     @property
     def active(self) -> Rollout | None:
         """The one rollout that has begun and not ended."""
@@ -291,6 +334,7 @@ ACTIVE = frozenset(
         Phase.GATING,
         Phase.AWAITING_APPROVAL,
         Phase.CUTTING_OVER,
+        Phase.COMPLETING,
         Phase.BAKING,
         Phase.ROLLING_BACK,
     }

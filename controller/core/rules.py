@@ -5,16 +5,17 @@ Production comes first: the front door, then processes that died, then live, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from . import actions as act
 from .actions import Decision
-from .desired import desired_route, wanted_seats
-from .plan import holders, no_places
+from .cards import Places, Refusal, holders, no_places, place, without_holder
+from .desired import SWITCHED, candidate_seat, desired_route, wanted_seats
 from .policy import Policy
-from .progress import PHASES, all_ready, deadline_s, is_fresh, missing_instances, move, new_attempts
+from .progress import PHASES, deadline_s
 from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .route import DoorSeen, Route, SlotState
+from .seats import all_ready, is_fresh, is_recallable, missing_instances, move, new_attempts
 from .seen import Life, ProcessSeen, Seen
 from .table import Event
 
@@ -71,7 +72,7 @@ def record_switch(state: State, seen: Seen, policy: Policy) -> Decision | None: 
     """`repair_route` has nothing left to do, so the front door serves what was committed: the switch is over."""
     if not seen.door.alive:
         return None
-    switched = {Phase.BAKING, Phase.PROMOTED, Phase.ROLLED_BACK}
+    switched = {*SWITCHED, Phase.PROMOTED, Phase.ROLLED_BACK}
     for rollout in state.rollouts.values():
         if rollout.switched_at_s is None and rollout.decided_at_s is not None and rollout.phase in switched:
             return Decision(act.RecordSwitch(rollout.id), "the front door serves what was decided")
@@ -190,11 +191,20 @@ def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
             continue
         if is_drained(attempt, state, seen):
             return Decision(act.StopAttempt(attempt.id), f"stop {attempt.id}: {attempt.why}")
-        if attempt.slot is not None and since_s > policy.drain_s and seen.door.alive:
+        limit_s = _drain_limit_s(attempt, state, policy)
+        if attempt.slot is not None and since_s > limit_s and seen.door.alive:
+            streams = next((s.in_flight for s in seen.door.public if s.number == attempt.slot), 0)
+            cut = "1 request is cut" if streams == 1 else f"{streams} requests are cut"
             return Decision(
-                act.CutSlot(attempt.slot, attempt.id), f"the drain deadline of {policy.drain_s:.0f} s is over"
+                act.CutSlot(attempt.slot, attempt.id), f"the drain deadline of {limit_s:.0f} s is over: {cut}"
             )
     return None
+
+
+def _drain_limit_s(attempt: Attempt, state: State, policy: Policy) -> float:
+    """Shorter while everybody waits for this drain to end."""
+    dark = any(r.dark_since_s is not None for r in state.rollouts.values() if r.id == attempt.gave_way_to)
+    return min(policy.swap_drain_s, policy.drain_s) if dark else policy.drain_s
 
 
 # --- live -------------------------------------------------------------------------------------------------------------
@@ -205,7 +215,7 @@ def retire_silent(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
     An engine that writes garbage counts its tokens as if nothing were wrong: there the probes alone decide.
     """
-    if state.active is not None and state.active.phase is Phase.BAKING:
+    if state.active is not None and state.active.phase in SWITCHED:
         return None  # the bake judges it
     for attempt in state.seat_attempts(state.live):
         probe = seen.probes.get(attempt.id)
@@ -243,24 +253,25 @@ def is_failed_bake(rollout: Rollout) -> bool:
 
 
 def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
-    """An instance of live that is gone is started again on its own cards, within the restart budget."""
+    """An instance of live that is gone is started again on its own cards, within the restart budget.
+
+    One that made room for the active rollout is not gone: it comes back when that one has ended without a switch.
+    """
     seat, active = state.live, state.active
-    if seat is None or (active is not None and (active.phase is Phase.BAKING or is_failed_bake(active))):
+    if seat is None or (active is not None and (active.phase in SWITCHED or is_failed_bake(active))):
         return None
-    missing = missing_instances(state, seat)
-    leaving = {a.instance for a in state.seat_attempts(seat) if a.state in LEAVING}
-    for name in missing:
-        if name in leaving:
+    for name in missing_instances(state, seat):
+        mine = state.attempts_of(seat, name)
+        if active is not None and mine[-1].gave_way_to == active.id:
             continue
-        mine = [
-            a
-            for a in state.attempts.values()
-            if a.rollout == seat.rollout and a.release == seat.release and a.instance == name
-        ]
+        if mine[-1].gave_way_to and is_recallable(mine[-1]):
+            return Decision(act.Recall(mine[-1].id), "its cards are not needed any more: it serves again")
         recent = _recent_starts(mine, seen, policy)
-        if recent > policy.restart_budget or not mine:
+        if any(a.state in LEAVING for a in mine) or recent > policy.restart_budget:
             continue
         release = state.releases[seat.release]
+        if yields := _yields_to_live(state, set(mine[-1].gpus)):
+            return yields
         taken = set(mine[-1].gpus) & set(holders(state))
         if taken or no_places(state, release, policy, frozenset(), name):
             continue  # given to somebody while it was not allowed to start: when they are back, it is
@@ -269,10 +280,46 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
             act.AddAttempts(new_attempts(state, policy, release, seat.rollout, gpu_map, name)),
             f"live instance {name} is gone ({mine[-1].why}): start it again ({recent} starts so far)",
         )
-    return _rewire_router(state, seen, policy, seat)
+    return _bear(state, seen, policy, seat) or _rewire_router(state, seen, policy, seat)
 
 
-def _recent_starts(mine: list[Attempt], seen: Seen, policy: Policy) -> int:
+def _besides(state: State) -> tuple[Attempt, ...]:
+    """Attempts that carry neither live nor what is being tried: production may have their cards."""
+    kept = (state.live, candidate_seat(state.active))
+    return tuple(a for a in state.attempts.values() if a.holds and Seat(a.release, a.rollout) not in kept)
+
+
+def _yields_to_live(state: State, cards: set[str]) -> Decision | None:
+    for attempt in _besides(state):
+        if attempt.is_staying and cards & set(attempt.gpus):
+            return Decision(act.Retire(attempt.id), f"live needs {', '.join(sorted(cards & set(attempt.gpus)))}")
+    return None
+
+
+def _bear(state: State, seen: Seen, policy: Policy, seat: Seat) -> Decision | None:
+    """Instances of live that were never started: it came back in part, so that nobody had to wait for all of it."""
+    release, names = state.releases[seat.release], state.unborn(seat)
+    placed = _places_of_unborn(state, seen, seat) if names else None
+    if not placed:
+        return None
+    cards = {gpu for gpus in placed.values() for gpu in gpus}
+    if yields := _yields_to_live(state, cards):
+        return yields
+    if cards & set(holders(state)) or no_places(state, release, policy, frozenset(), *names):
+        return None
+    attempts = new_attempts(state, policy, release, seat.rollout, placed, *names)
+    return Decision(act.AddAttempts(attempts), f"their cards are free: {', '.join(names)} of {release.id} follows")
+
+
+def _places_of_unborn(state: State, seen: Seen, seat: Seat) -> Places | None:
+    others = {a.id for a in _besides(state)}
+    release, names = state.releases[seat.release], state.unborn(seat)
+    wanted = [i for i in release.instances if i.name in names]
+    placed = place(wanted, without_holder(state, seen.gpus, others), seen.gpus)
+    return None if isinstance(placed, Refusal) else placed
+
+
+def _recent_starts(mine: Sequence[Attempt], seen: Seen, policy: Policy) -> int:
     begun = [a for a in mine if a.boot_id == seen.now.boot_id]
     return sum(seen.now.boot_s - a.planned_at_s < policy.restart_window_s for a in begun)
 
@@ -345,6 +392,7 @@ def _after_reboot(rollout_id: str, phase: Phase) -> Decision:
         Phase.GATING: Event.BROKEN,
         Phase.AWAITING_APPROVAL: Event.BROKEN,
         Phase.CUTTING_OVER: Event.BROKEN,
+        Phase.COMPLETING: Event.BROKEN,
         Phase.BAKING: Event.WORSE,
         Phase.ROLLING_BACK: Event.DEADLINE,
     }[phase]
@@ -363,10 +411,12 @@ def stop_orphan_gate(state: State, seen: Seen, policy: Policy) -> Decision | Non
     return None
 
 
-def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
     if state.active is not None:
         return None
     for rollout in state.queue:
+        if rollout.kind is not Kind.ROLLBACK and _comes_back(state, seen, policy):
+            continue
         if rollout.kind is Kind.ROLLBACK:
             if rollout.target is None or rollout.target != state.previous:
                 return move(rollout, Event.REFUSED, "the release to return to is not `previous` any more")
@@ -379,6 +429,21 @@ def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:  #
                 rollout, Event.ACCEPTED, f"its turn: {rollout.kind} {rollout.release}, asked by {rollout.asked_by}"
             )
     return None
+
+
+def _comes_back(state: State, seen: Seen, policy: Policy) -> bool:
+    """Instances of live that made room are on their way back: nothing new begins before production is whole."""
+    if state.live is None:
+        return False
+    if _places_of_unborn(state, seen, state.live):
+        return True
+    ready = {a.instance for a in state.seat_attempts(state.live) if a.state is AttemptState.READY}
+    for name in state.begun(state.live):
+        mine = state.attempts_of(state.live, name)
+        moved = any(a.gave_way_to for a in mine)
+        if name not in ready and moved and _recent_starts(mine, seen, policy) <= policy.restart_budget:
+            return True
+    return False
 
 
 RULES: tuple[Rule, ...] = (

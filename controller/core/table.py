@@ -26,6 +26,7 @@ class Event(StrEnum):
     ASK = "ask"  # passed, and somebody wants to be asked
     APPROVED = "approved"
     COMMITTED = "committed"
+    COMMITTED_IN_PART = "committed_in_part"  # rolling: users are switched to the instances that are there
     BAKED = "baked"
     WORSE = "worse"
     RETURN = "return"  # a rollback's turn has come
@@ -85,9 +86,16 @@ MOVES: Mapping[Phase, Mapping[Event, Phase]] = {
     },
     Phase.CUTTING_OVER: {
         Event.COMMITTED: Phase.BAKING,
+        Event.COMMITTED_IN_PART: Phase.COMPLETING,
         Event.BROKEN: Phase.FAILED,
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.FAILED,
+    },
+    Phase.COMPLETING: {
+        Event.READY: Phase.BAKING,
+        Event.BROKEN: Phase.ROLLING_BACK,
+        Event.ABORTED: Phase.ROLLING_BACK,
+        Event.DEADLINE: Phase.ROLLING_BACK,
     },
     Phase.BAKING: {
         Event.BAKED: Phase.PROMOTED,
@@ -104,8 +112,9 @@ MOVES: Mapping[Phase, Mapping[Event, Phase]] = {
     **{phase: {} for phase in TERMINAL},
 }
 
-# Seconds a phase may last. STARTING, GATING, BAKING and ROLLING_BACK get more from the policy (`rules.deadline_s`):
-# engines load for twenty minutes, gates bring deadlines of their own, and a bake is as long as somebody asked for.
+# Seconds a phase may last. LEASING, STARTING, GATING, COMPLETING, BAKING and ROLLING_BACK get more from the policy
+# (`progress.deadline_s`): streams drain, engines load for twenty minutes, gates bring deadlines of their own, and a
+# bake is as long as somebody asked for.
 DEADLINE_S: Mapping[Phase, float] = {
     Phase.QUEUED: 7 * 86_400.0,
     Phase.PREFLIGHT: 120.0,
@@ -114,6 +123,7 @@ DEADLINE_S: Mapping[Phase, float] = {
     Phase.GATING: 60.0,
     Phase.AWAITING_APPROVAL: 86_400.0,
     Phase.CUTTING_OVER: 60.0,
+    Phase.COMPLETING: 120.0,
     Phase.BAKING: 120.0,
     Phase.ROLLING_BACK: 120.0,
 }

@@ -9,9 +9,9 @@ import structlog
 from ..config import Config
 from ..core import actions
 from ..core.actions import Effect, Outcome
-from ..core.desired import probe_wishes
+from ..core.desired import SWITCHED, probe_wishes
 from ..core.policy import Policy
-from ..core.records import AttemptState, Now, Phase, Rollout, State
+from ..core.records import AttemptState, Now, Rollout, State
 from ..core.route import Traffic
 from ..core.seen import GateSeen, ProcessSeen, Seen
 from .clock import Clock
@@ -96,7 +96,7 @@ class RealWorld:
 
     def _traffic(self, state: State, now: Now) -> dict[str, Traffic]:
         active = state.active
-        if active is not None and active.phase is Phase.BAKING:
+        if active is not None and active.phase in SWITCHED:
             # Until the switch is seen nothing has been asked of the new release.
             since_s = now.boot_s if active.switched_at_s is None else active.switched_at_s
         else:
@@ -125,7 +125,8 @@ class RealWorld:
     def _run_gate(self, action: actions.RunGate, state: State) -> Outcome:
         rollout = state.rollouts[action.rollout]
         release = state.releases[rollout.release]
-        live = state.releases[state.live.release] if state.live is not None else None
+        # In the dark nobody answers for live: its figures in the ledger are what there is to compare with.
+        live = state.releases[state.live.release] if state.live is not None and state.is_served() else None
         order = GateOrder(
             endpoint=f"http://{self.config.preview}",
             model=release.serves[0],

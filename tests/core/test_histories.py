@@ -47,7 +47,12 @@ def chaos(box, release, dice: random.Random) -> None:
             f"{dice.choice('abcd')}{gpus}x{instances}{'r' if router else ''}"  # a release never changes under its name
         )
         made = release(name, gpus=gpus, instances=instances, router=router)
-        box.propose(made, require_approval=dice.random() < 0.1, bake_s=dice.choice((0.0, 5.0, 30.0)))
+        box.propose(
+            made,
+            require_approval=dice.random() < 0.1,
+            bake_s=dice.choice((0.0, 5.0, 30.0)),
+            strategy=dice.choice(("auto", "auto", "any", "rolling", "swap")),
+        )
 
     def rollback():
         if box.state.previous is not None:

@@ -1,0 +1,106 @@
+"""Which cards: who holds them, which are free, and which instance could sit where. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from .policy import Policy
+from .records import Attempt, Instance, Release, State
+from .seen import Gpu
+
+Places = dict[str, tuple[str, ...]]
+"""Instance → GPU ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there is no plan, and what would help."""
+
+    why: str
+    remedy: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.why}; {self.remedy}"
+
+
+def holders(state: State) -> dict[str, Attempt]:
+    """GPU id → the attempt that holds it."""
+    return {gpu: attempt for attempt in state.attempts.values() if attempt.holds for gpu in attempt.gpus}
+
+
+def usable(inventory: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Cards that NVML vouches for and no stranger sits on."""
+    return tuple(gpu for gpu in inventory if gpu.trusted and not gpu.foreign)
+
+
+def without_holder(state: State, inventory: tuple[Gpu, ...], leaving: Collection[str] = ()) -> tuple[Gpu, ...]:
+    """Usable cards that no attempt holds; attempts in `leaving` count as gone because they are about to be."""
+    held = {gpu for gpu, attempt in holders(state).items() if attempt.id not in leaving}
+    return tuple(gpu for gpu in usable(inventory) if gpu.id not in held)
+
+
+def place(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple[Gpu, ...]) -> Places | Refusal:
+    """Cards for every instance: explicit ones as asked, then counts from what is left, in index order."""
+    instances = tuple(instances)
+    names = {gpu.id: gpu for gpu in inventory} | {str(gpu.index): gpu for gpu in inventory}
+    left = {gpu.id: gpu for gpu in sorted(free, key=lambda gpu: gpu.index)}
+    placed: Places = {}
+    for instance in (i for i in instances if i.gpus is not None):
+        wanted = instance.gpus or ()
+        for name in wanted:
+            if name not in names:
+                known = ", ".join(str(gpu.index) for gpu in inventory)
+                return Refusal(
+                    f"instance {instance.name} wants GPU {name}, which does not exist", f"this box has {known}"
+                )
+            if names[name].id not in left:
+                return Refusal(f"instance {instance.name} wants GPU {name}, which is not free", "see `cutover status`")
+            del left[names[name].id]
+        placed[instance.name] = tuple(names[name].id for name in wanted)
+    for instance in (i for i in instances if i.gpus is None):
+        if len(left) < instance.gpu_count:
+            asked = sum(i.gpu_count for i in instances)
+            return Refusal(f"{asked} GPUs are needed and {len(free)} of {len(inventory)} can be had", "free some")
+        chosen = list(left)[: instance.gpu_count]
+        placed[instance.name] = tuple(chosen)
+        for gpu in chosen:
+            del left[gpu]
+    return placed
+
+
+def place_some(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple[Gpu, ...]) -> Places:
+    """As many of the instances as fit, those with cards of their own choice first; possibly none."""
+    placed: Places = {}
+    left = free
+    for instance in sorted(instances, key=lambda i: i.gpus is None):
+        one = place((instance,), left, inventory)
+        if isinstance(one, Refusal):
+            continue
+        placed |= one
+        left = tuple(gpu for gpu in left if gpu.id not in one[instance.name])
+    return placed
+
+
+def no_places(
+    state: State, release: Release, policy: Policy, leaving: frozenset[str] = frozenset(), *names: str
+) -> Refusal | None:
+    """Whether slots or blocks of ports run out for the named instances (default: all); cards are not looked at.
+
+    `leaving`: attempts whose places count as free because they are about to be.
+    """
+    wanted = [i for i in release.instances if not names or i.name in names]
+    held = [a for a in state.attempts.values() if a.holds and a.id not in leaving]
+    blocks = (policy.port_last - policy.port_first + 1) // policy.port_block
+    taken = sum(a.slot is not None for a in held)
+    for what, key, needed, used, there_are in (
+        ("places at the front door", "slots", sum(i.fronted for i in wanted), taken, policy.slots),
+        ("blocks of ports", "instance_ports", len(wanted), len(held), blocks),
+    ):
+        if needed > there_are - used:
+            return Refusal(
+                f"{needed} {what} are needed and {max(0, there_are - used)} of {there_are} can be had",
+                f"widen `{key}` in the configuration",
+            )
+    return None

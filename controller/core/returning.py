@@ -1,0 +1,151 @@
+"""The way back: what a rollout that is rolling back does next. Pure."""
+
+from __future__ import annotations
+
+from . import actions as act
+from .actions import Decision
+from .cards import Places, Refusal, no_places, place, place_some, without_holder
+from .desired import wanted_seats
+from .moves import rollback_seat
+from .policy import Policy
+from .records import Attempt, AttemptState, Kind, Release, Rollout, Seat, State
+from .room import CHEAPEST_FIRST, Room, Strategy, find_room
+from .seats import all_ready, ask_to_leave, is_fresh, is_recallable, missing_instances, move, new_attempts
+from .seen import Seen
+from .table import Event
+
+
+def rolling_back(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Rollback has a gate of its own: its target must serve at the moment of the switch (flagger#1931)."""
+    target = rollout.target
+    if target is None:
+        return move(rollout, Event.HOPELESS, "there is no release to return to; what serves stays")
+    seat = rollback_seat(state, rollout)
+    assert seat is not None  # noqa: S101 - the target is set
+    cold = seat.rollout == rollout.id
+    if all_ready(state, seat):
+        how = "started again" if cold else "still warm"
+        return _return_to(rollout, state, seat, seen, policy, how)
+    if cold:
+        return _await_target(rollout, target, state, seat)
+    left = state.seat_attempts(target)
+    if rollout.strategy == Strategy.ROLLING and any(a.state is AttemptState.READY or is_recallable(a) for a in left):
+        return _return_in_part(rollout, state, left, seen, policy)
+    return _start_target(rollout, target, state, seen, policy)
+
+
+def _return_to(rollout: Rollout, state: State, seat: Seat, seen: Seen, policy: Policy, how: str) -> Decision | None:
+    ready = [a for a in state.seat_attempts(seat) if a.state is AttemptState.READY]
+    probes = [seen.probes.get(a.id) for a in ready]
+    fresh_s = max(2 * policy.bake_interval_s, 5.0)
+    if all(is_fresh(probe, seen, fresh_s) for probe in probes):
+        return Decision(act.CommitRollback(rollout.id), f"{seat.release} ({how}) is live again")
+    if seat.rollout != rollout.id:
+        sick = [
+            a
+            for a, p in zip(ready, probes, strict=True)
+            if p is not None and not p.ok and p.streak >= policy.silent_probes
+        ]
+        if sick:
+            return Decision(act.Retire(sick[0].id, hurry=True), "the release to return to is sick: start it again")
+    return None
+
+
+def _await_target(rollout: Rollout, target: Seat, state: State, seat: Seat) -> Decision | None:
+    """Fresh attempts of the release to return to load, or have died."""
+    if not missing_instances(state, seat):
+        return None
+    if rollout.kind is not Kind.ROLLBACK:
+        return move(rollout, Event.HOPELESS, f"{target.release} does not come back; what serves stays")
+    last = [a for a in state.attempts.values() if a.rollout == rollout.id][-1]
+    return move(rollout, Event.HOPELESS, f"{target.release} does not come up: {last.why}; what serves stays")
+
+
+def _return_in_part(
+    rollout: Rollout, state: State, left: tuple[Attempt, ...], seen: Seen, policy: Policy
+) -> Decision | None:
+    """What is left of a release that was being rolled over serves at once; its other instances follow."""
+    for attempt in left:
+        if is_recallable(attempt):
+            return Decision(act.Recall(attempt.id), f"{attempt.id} still drains: it serves again")
+    seat = Seat(left[0].release, left[0].rollout)
+    return _return_to(rollout, state, seat, seen, policy, "what is left of it")
+
+
+def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """The release to return to is not running whole: clear what is left of it and start it again."""
+    left = state.seat_attempts(target)
+    release = state.releases[target.release]
+    if draining := _all_there(left, release):
+        return Decision(act.Recall(draining.id), f"{draining.id} still drains: it serves again")
+    starting = [a for a in left if a.state in {AttemptState.PLANNED, AttemptState.STARTING}]
+    if starting and not missing_instances(state, target):
+        return None
+    for attempt in left:
+        if attempt.is_staying:
+            return Decision(
+                act.Retire(attempt.id), "an instance of it is gone: the release is started again as a whole"
+            )
+    if left:
+        return None
+    if rollout.kind is not Kind.ROLLBACK and target.release == rollout.release:
+        return move(rollout, Event.HOPELESS, f"{target.release} died in old and in fresh processes; what serves stays")
+    placed = place(release.instances, without_holder(state, seen.gpus), seen.gpus)
+    if isinstance(placed, Refusal):
+        return _make_room_to_return(rollout, state, release, placed, seen, policy)
+    return _start_again(rollout, state, release, placed, policy)
+
+
+def _start_again(rollout: Rollout, state: State, release: Release, placed: Places, policy: Policy) -> Decision | None:
+    names = tuple(placed)
+    if no_places(state, release, policy, frozenset(), *names):
+        return None  # whoever drains gives them back
+    attempts = new_attempts(state, policy, release, rollout.id, placed, *names)
+    return Decision(
+        act.AddAttempts(attempts), f"{release.id} is started again ({', '.join(names)}): its cards are free"
+    )
+
+
+def _comes_in_parts(release: Release) -> bool:
+    """Whether one instance alone can serve: a part of a release is better than nothing, and than a dark time."""
+    return all(i.fronted and not i.start_after for i in release.instances)
+
+
+def _make_room_to_return(
+    rollout: Rollout, state: State, release: Release, refusal: Refusal, seen: Seen, policy: Policy
+) -> Decision | None:
+    """The cards of the release to return to are taken: by what leaves anyway, or by live, which makes room then."""
+    if any(a.holds and a.gave_way_to == rollout.id for a in state.attempts.values()):
+        return None
+    free, soon = without_holder(state, seen.gpus), without_holder(state, seen.gpus, _leaving(state, policy))
+    if _comes_in_parts(release) and (some := place_some(release.instances, free, seen.gpus)):
+        return _start_again(rollout, state, release, some, policy)
+    if not isinstance(place(release.instances, soon, seen.gpus), Refusal):
+        return None  # its cards are being given back just now
+    if _comes_in_parts(release) and place_some(release.instances, soon, seen.gpus):
+        return None
+    room, _ = find_room(state, release, seen.gpus, CHEAPEST_FIRST)
+    if isinstance(room, Room) and (leaves := ask_to_leave(rollout, state, room.gives_way, seen, policy)):
+        return leaves
+    if isinstance(room, Room):
+        return None
+    return move(rollout, Event.HOPELESS, f"{release.id} cannot be started again: {refusal.sentence}; what serves stays")
+
+
+def _all_there(left: tuple[Attempt, ...], release: Release) -> Attempt | None:
+    """The first draining attempt of a seat that would be whole if those that drain came back."""
+    ready = {a.instance for a in left if a.state is AttemptState.READY}
+    draining = {a.instance: a for a in left if is_recallable(a) and a.instance not in ready}
+    whole = all(i.name in ready or i.name in draining for i in release.instances)
+    return next(iter(draining.values()), None) if whole else None
+
+
+def _leaving(state: State, policy: Policy) -> frozenset[str]:
+    """Attempts that hold cards and have no reason to: they are on their way out, or about to be."""
+    wanted = wanted_seats(state, policy)
+    return frozenset(
+        a.id
+        for a in state.attempts.values()
+        if a.holds
+        and (a.state in {AttemptState.RETIRING, AttemptState.STOPPING} or Seat(a.release, a.rollout) not in wanted)
+    )

@@ -1,0 +1,110 @@
+"""Seats and their attempts: who carries a release, whether it is whole, and who has to leave. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from . import actions as act
+from .actions import Decision
+from .policy import Policy
+from .records import Attempt, AttemptState, Release, Rollout, Seat, State
+from .seen import ProbeSeen, Seen
+from .table import Event
+
+
+def move(rollout: Rollout, event: Event, why: str) -> Decision:
+    return Decision(act.Move(rollout.id, event), why)
+
+
+def new_attempts(
+    state: State, policy: Policy, release: Release, rollout_id: str, gpu_map: Mapping[str, tuple[str, ...]], *names: str
+) -> tuple[Attempt, ...]:
+    """Attempts for the named instances (default: all), with ports and slots that nobody holds.
+
+    Ports and slots go round: one that was just in use still has clients that remember it (sglang#22779).
+    """
+    chosen = [i for i in release.instances if not names or i.name in names]
+    held = [a for a in state.attempts.values() if a.holds]
+    ports = _round(policy.port_first, policy.port_last, policy.port_block, state.last_port, {a.port for a in held})
+    slots = _round(1, policy.slots, 1, state.last_slot, {a.slot for a in held if a.slot is not None})
+    attempts: list[Attempt] = []
+    for number, instance in enumerate(chosen, state.attempt_seq + 1):
+        attempts.append(
+            Attempt(
+                id=f"{release.name}-{instance.name}-{number}",
+                rollout=rollout_id,
+                release=release.id,
+                instance=instance.name,
+                role=instance.role,
+                gpus=tuple(gpu_map.get(instance.name, ())),
+                port=next(ports),
+                slot=next(slots) if instance.fronted else None,
+            )
+        )
+    return _with_workers(state, release, rollout_id, tuple(attempts))
+
+
+def _round(first: int, last: int, step: int, after: int, taken: set[int]) -> Iterator[int]:
+    everything = range(first, last - step + 2, step)
+    ordered = [n for n in everything if n > after] + [n for n in everything if n <= after]
+    return iter([n for n in ordered if n not in taken])
+
+
+def _with_workers(
+    state: State, release: Release, rollout_id: str, attempts: tuple[Attempt, ...]
+) -> tuple[Attempt, ...]:
+    """A router learns the ports of the engines behind it, in the order of the topology."""
+    known = {a.instance: a.port for a in state.seat_attempts(Seat(release.id, rollout_id))}
+    known |= {a.instance: a.port for a in attempts}
+    workers = tuple(known[i.name] for i in release.instances if i.role != "router" and i.name in known)
+    return tuple(replace(a, workers=workers) if a.role == "router" else a for a in attempts)
+
+
+def missing_instances(state: State, seat: Seat) -> list[str]:
+    """Instances of the seat that were begun and that no attempt carries, or whose attempt is on its way out."""
+    carried = {a.instance for a in state.seat_attempts(seat) if a.is_staying}
+    return [name for name in state.begun(seat) if name not in carried]
+
+
+def all_ready(state: State, seat: Seat) -> bool:
+    """Whether every instance that was begun is ready, and there is one."""
+    ready = {a.instance for a in state.seat_attempts(seat) if a.state is AttemptState.READY}
+    begun = state.begun(seat)
+    return bool(begun) and all(name in ready for name in begun)
+
+
+def is_fresh(probe: ProbeSeen | None, seen: Seen, fresh_s: float, since_s: float = 0.0) -> bool:
+    """A probe that succeeded, recently, and began after `since_s`."""
+    if probe is None or not probe.ok or probe.started_at_s < since_s:
+        return False
+    return seen.now.boot_s - probe.at_s <= fresh_s
+
+
+def is_recent(at_s: float | None, seen: Seen, policy: Policy) -> bool:
+    """Whether that was a moment ago, as far as anybody's patience with a busy engine goes."""
+    return at_s is not None and seen.now.boot_s - at_s < policy.silent_s
+
+
+def heard_since(state: State, seat: Seat, door: str, seen: Seen, fresh_s: float, since_s: float) -> bool:
+    """Whether every attempt of the seat, and the seat through the front door, has generated since then."""
+    names = (*(a.id for a in state.seat_attempts(seat)), door)
+    return all(is_fresh(seen.probes.get(name), seen, fresh_s, since_s) for name in names)
+
+
+def is_recallable(attempt: Attempt) -> bool:
+    """It drains in good health: it can take requests again at once."""
+    return attempt.state is AttemptState.RETIRING and not attempt.hurry and attempt.ready_at_s is not None
+
+
+def ask_to_leave(rollout: Rollout, state: State, names: tuple[str, ...], seen: Seen, policy: Policy) -> Decision | None:
+    """One of the named attempts makes room; what no longer answers has no streams worth waiting for."""
+    for name in names:
+        if state.attempts[name].is_staying:
+            why = f"its cards are needed by {rollout.id} ({(rollout.target or rollout.seat).release})"
+            probe = seen.probes.get(name)
+            silent = probe is not None and not probe.ok and probe.streak >= policy.silent_probes
+            computes = probe is not None and probe.layer != "output" and is_recent(probe.progress_at_s, seen, policy)
+            hurry = silent and not computes
+            return Decision(act.Retire(name, hurry=hurry, gives_way_to=rollout.id), why)
+    return None

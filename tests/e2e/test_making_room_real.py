@@ -1,0 +1,58 @@
+"""Swap and rolling on real parts: daemon, HAProxy, shims, emulated engines, and clients that stream all the while."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+HALVES = "{a: {gpus: 2}, b: {gpus: 2}}"
+
+
+def judge(tally):
+    assert tally["sent"] > 0
+    assert (tally["failed"], tally["truncated"]) == (0, 0), tally["first_problem"]
+
+
+def test_a_swap_loses_no_request_and_its_dark_time_is_told_in_parts(stage, make, profile, clients):
+    whole = "{a: {gpus: 4}}"
+    stage.finish(stage.propose(make("one", instances=whole), "one.yaml", gates=profile))
+    two = make("two", "--seed", "2", instances=whole)
+    refused = stage.finish(stage.propose(two, "two.yaml", gates=profile))
+    assert refused["phase"] == "refused"
+    assert "--strategy swap" in refused["why"]
+    load = clients()
+    done = stage.finish(stage.propose(two, "two.yaml", gates=profile, strategy="swap"))
+    assert done["phase"] == "promoted", done["why"]
+    assert done["plan"]["strategy"] == "swap"
+    bad = stage.finish(
+        stage.propose(
+            make("bad", "--fault", "dies-loading", instances=whole), "bad.yaml", gates=profile, strategy="swap"
+        )
+    )
+    assert bad["phase"] == "failed"
+    assert stage.until(lambda: stage.get("/v1/status")["front_door"]["mode"] == "open", 60), "two serves again"
+    assert stage.get("/v1/status")["live"]["release"].startswith("two@")
+    back = stage.finish(stage.post("/v1/rollback")["rollout"]["id"])
+    assert back["phase"] == "rolled_back", back["why"]
+    judge(load.stop())
+    for ended in (done, back):
+        assert ended["times"]["dark_s"] > 0
+
+
+def test_rolling_loses_no_request_and_never_darkens(stage, make, profile, clients):
+    stage.finish(stage.propose(make("one", instances=HALVES), "one.yaml", gates=profile))
+    load = clients()
+    done = stage.finish(stage.propose(make("two", "--seed", "2", instances=HALVES), "two.yaml", gates=profile))
+    assert done["phase"] == "promoted", done["why"]
+    assert done["plan"]["strategy"] == "rolling"
+    back = stage.finish(stage.post("/v1/rollback")["rollout"]["id"])
+    assert back["phase"] == "rolled_back", back["why"]
+    assert stage.until(lambda: len(ready(stage)) == 2, 60), "both instances of one serve"
+    judge(load.stop())
+    assert "dark_s" not in done["times"] | back["times"]
+
+
+def ready(stage):
+    slots = stage.get("/v1/status")["front_door"]["slots"]
+    return [s for s in slots if s["backend"] == "public" and s["state"] == "ready"]
