@@ -8,6 +8,7 @@ from typing import Any
 
 from gates.profile import GateStep
 from gates.profile import load as load_profile
+from launch import compat
 from launch import release as launched
 from launch.engines.base import running_at_once
 from launch.topology import Topology
@@ -28,6 +29,10 @@ class Catalogue:
         frozen = launched.freeze(topology)
         launched.save(frozen, self.directory)
         return record_of(frozen)
+
+    def preflight(self, release_id: str, box: compat.Box) -> compat.Report:
+        """What the table of known incompatibilities says of a kept release."""
+        return compat.check(self.find(release_id), box)
 
     def find(self, release_id: str) -> launched.Release:
         return launched.load_release(self.directory, release_id)

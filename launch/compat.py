@@ -9,7 +9,7 @@ page.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -239,7 +239,7 @@ def _apply(rule: Rule, facts: Facts) -> Finding | None:
     if newer:
         note = f"so it was in {versions.checked}; this is {facts.version}"
     elif known is None and versions != Versions():
-        note = f"the engine's version is not known here; the rule is for: {versions.words}"
+        note = f"the engine's version is not known here; the rule: {versions.words}"
     return Finding(
         rule=rule.id,
         level=Level.WARN if newer else rule.level,
@@ -260,6 +260,21 @@ def release_number(version: str | None) -> tuple[int, ...] | None:
 
 def _number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
+
+
+def unknown_rule(name: str) -> str | None:
+    """A sentence for a rule that does not exist, with the nearest that does; None where it exists."""
+    from difflib import get_close_matches
+
+    from launch.compat_rules import RULES
+
+    known = [rule.id for rule in RULES]
+    if name in known:
+        return None
+    close = get_close_matches(name, known, n=1)
+    return f"there is no preflight rule {name!r}; " + (
+        f"did you mean {close[0]}?" if close else "docs/preflight.md lists them"
+    )
 
 
 # --- the page -------------------------------------------------------------------------------------------------------
@@ -315,17 +330,6 @@ def _entry(rule: Rule) -> str:
 def _summary(rule: Rule) -> str:
     text = " ".join((rule.condition.__doc__ or "").split()).removesuffix(".")
     return text or rule.id
-
-
-def nearest(name: str, rules: Sequence[Rule] | None = None) -> Iterator[str]:
-    """Ids of rules that are written like `name`, the nearest first."""
-    from difflib import get_close_matches
-
-    if rules is None:
-        from launch.compat_rules import RULES
-
-        rules = RULES
-    yield from get_close_matches(name, [rule.id for rule in rules], n=3)
 
 
 if __name__ == "__main__":

@@ -69,11 +69,16 @@ class TopologyBody(_Body):
     strategy: Literal["auto", "any", "blue-green", "rolling", "swap"] = "auto"
     require_approval: bool = False
     gates: str | None = Field(default=None, max_length=4096)
+    overruled: dict[str, Annotated[str, Field(max_length=500)]] = Field(default={}, max_length=50)
 
     def options(self) -> Options:
         """What the plan depends on."""
         return Options(
-            force=self.force, strategy=self.strategy, require_approval=self.require_approval, gates=self.gates
+            force=self.force,
+            strategy=self.strategy,
+            require_approval=self.require_approval,
+            gates=self.gates,
+            overruled=self.overruled,
         )
 
 
@@ -229,7 +234,8 @@ def _asking(app: FastAPI, windows: Windows) -> None:
     @app.post("/v1/rollouts", status_code=202)
     def propose(body: ProposeBody, request: Request, key: Key = None) -> dict[str, Any]:
         options = replace(body.options(), bake_s=body.bake_s, plan_digest=body.plan_digest, note=body.note)
-        return answer(*desk.propose(_person(request), body.topology, body.source, options, key))
+        filed = desk.propose(_person(request), body.topology, body.source, options, key)
+        return {**answer(filed.rollout, filed.sentence), "notes": list(filed.notes)}
 
     @app.post("/v1/rollback", status_code=202)
     def rollback(request: Request, key: Key = None) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gates.errors import GateUsageError
+from launch import compat
 from launch import topology as topologies
 from launch.topology import Topology
 
@@ -22,6 +23,7 @@ from ..core.seen import Gpu
 from ..core.table import IllegalMove
 from ..errors import NotAllowedError, NotFoundError, RefusedError, UsageError
 from ..store.journal import Journal
+from . import preflight
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,15 @@ def require(person: Person, role: str, what: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Filed:
+    """A proposal that was taken: `sentence` says what it has to wait for, `notes` what preflight found."""
+
+    rollout: Rollout
+    sentence: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Desk:
     journal: Journal
     catalogue: Catalogue
@@ -50,9 +61,10 @@ class Desk:
     now: Callable[[], Now]
     gpus: Callable[[], tuple[Gpu, ...]]
     nudge: Callable[[], None]
+    box: Callable[[], compat.Box] = compat.Box  # what preflight must know of cards and policy
 
-    def propose(self, person: Person, text: str, source: str, options: Options, key: str | None) -> tuple[Rollout, str]:
-        """File a proposal. Returns its rollout, and a sentence when it has to wait for another one."""
+    def propose(self, person: Person, text: str, source: str, options: Options, key: str | None) -> Filed:
+        """File a proposal that preflight does not refuse."""
         require(person, "propose", "propose a topology")
         topology = _topology(text, source)
         profile = _profile(options.gates or topology.gates, source)
@@ -62,10 +74,11 @@ class Desk:
             raise RefusedError(f"{release.id} is live already; `cutover restart` gives it fresh processes")
         if release.needs_admin:
             require(person, "admin", f"propose {release.id} ({'; '.join(release.needs_admin)})")
+        notes = self._preflight(release.id, options)
         before = self.journal.state
         action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
         rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
-        return rollout, _waits_for(before)
+        return Filed(rollout, _waits_for(before), notes)
 
     def plan(self, person: Person, text: str, source: str, options: Options) -> dict[str, Any]:
         """What a proposal would do, without doing it."""
@@ -76,7 +89,8 @@ class Desk:
         plan = make_plan(self.journal.state, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Refusal):
             raise RefusedError(plan.sentence)
-        return plan.as_json()
+        notes = self._preflight(release.id, options)
+        return replace(plan, notes=(*plan.notes, *notes)).as_json()
 
     def rollback(self, person: Person, key: str | None) -> Rollout:
         require(person, "propose", "roll back")
@@ -144,6 +158,13 @@ class Desk:
             return self.journal.state.rollouts[rollout_id]
         except KeyError:
             raise NotFoundError(f"there is no rollout {rollout_id}: `cutover history` lists them") from None
+
+    def _preflight(self, release_id: str, options: Options) -> tuple[str, ...]:
+        """What preflight has to say of it; raises `RefusedError` where it refuses and nobody overruled."""
+        preflight.require_known(options.overruled)
+        report = self.catalogue.preflight(release_id, self.box())
+        preflight.require_passed(report, release_id, options.overruled)
+        return preflight.notes(report, options.overruled)
 
     def _file(
         self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .options import Json, RolloutId, Timeout, Wait, rollout_path
+from .options import Json, Overrule, RolloutId, Timeout, Wait, overruled, rollout_path
 from .session import Session, session_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def plan(
     gates: Gates = None,
     require_approval: Approval = False,
     force: Force = False,
+    overrule: Overrule = None,
     as_json: Json = False,
 ) -> None:
     """Show what proposing FILE would do.
@@ -48,7 +49,13 @@ def plan(
     session = session_of(ctx, as_json=as_json)
     body = _topology(file)
     client = session.client()
-    asked = {"force": force, "strategy": strategy, "require_approval": require_approval, "gates": _profile(gates)}
+    asked = {
+        "force": force,
+        "strategy": strategy,
+        "require_approval": require_approval,
+        "gates": _profile(gates),
+        "overruled": overruled(overrule),
+    }
     answer = client.post("/v1/plan", {**body, **asked}, keyed=False)
     if as_json:
         session.emit(answer)
@@ -74,6 +81,7 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
     ] = None,
     gates: Gates = None,
     force: Force = False,
+    overrule: Overrule = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Kept with the rollout.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -90,11 +98,15 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
         "require_approval": require_approval,
         "bake_s": bake,
         "gates": _profile(gates),
+        "overruled": overruled(overrule),
         "plan_digest": plan_digest,
         "note": note,
     }
     client = session.client()
-    _filed(session, client, client.post("/v1/rollouts", body), wait=wait, timeout_s=timeout)
+    answer = client.post("/v1/rollouts", body)
+    for said in () if as_json else answer["notes"]:
+        sys.stderr.write(f"{said}\n")
+    _filed(session, client, answer, wait=wait, timeout_s=timeout)
 
 
 def rollback(ctx: typer.Context, wait: Wait = False, timeout: Timeout = None, as_json: Json = False) -> None:

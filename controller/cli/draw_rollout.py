@@ -73,6 +73,8 @@ def _head(rollout: Document) -> Text:
             text.append(f"\n{words} {rollout[key]}")
     if rollout["options"]["note"]:
         text.append(f"\nnote: {rollout['options']['note']}")
+    for rule, reason in rollout["options"].get("overruled", {}).items():
+        text.append(f"\npreflight rule {rule} overruled: {reason}", "yellow")
     return text
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import NotFoundError
+from ..errors import NotFoundError, UsageError
 
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON on stdout (docs/cli.md has the schema).")]
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until it is over; the exit code is its outcome.")]
@@ -18,6 +18,30 @@ Timeout = Annotated[
     ),
 ]
 RolloutId = Annotated[str, typer.Argument(metavar="ID", help="A rollout, as r0003; `cutover history` lists them.")]
+
+
+Overrule = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--overrule", metavar="RULE=REASON", help="Go on although this preflight rule refuses; the reason is kept."
+    ),
+]
+
+
+def overruled(words: list[str] | None) -> dict[str, str]:
+    """Rule → reason. Raises `UsageError` for what is not RULE=REASON, and names the nearest of a rule that is none."""
+    from launch.compat import unknown_rule
+
+    found: dict[str, str] = {}
+    for word in words or ():
+        rule, _, reason = word.partition("=")
+        sentence = unknown_rule(rule)
+        if sentence is not None:
+            raise UsageError(f"--overrule: {sentence}")
+        if not reason.strip():
+            raise UsageError(f"--overrule {rule} takes a reason, which stays in the record: --overrule {rule}=REASON")
+        found[rule] = reason.strip()
+    return found
 
 
 def examples(*lines: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import NotFoundError, RefusedError, UsageError
+from ..errors import ExitCode, NotFoundError, RefusedError, UsageError
 from .options import Json, examples, release_path
 from .session import Session, session_of
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from launch.release import Release
 
 app = typer.Typer(
-    help="Look at frozen topologies: scripts, provenance, changes.",
+    help="Look at frozen topologies: scripts, known incompatibilities, provenance, changes.",
     epilog=examples(
         "cutover release list",
         "cutover release render topologies/qwen27b-tp2x2.yaml",
@@ -59,6 +60,52 @@ def render(
     for name, text in scripts.items():
         heading = f"# --- {name} ---\n" if len(scripts) > 1 else ""
         sys.stdout.write(heading + text)
+
+
+@app.command(
+    epilog=examples(
+        "cutover release check topologies/qwen27b-tp2x2.yaml",
+        "cutover release check topologies/v100-9b-tp4.yaml --compute-capability 7.0",
+    )
+)
+def check(
+    ctx: typer.Context,
+    release: ReleaseOrFile,
+    compute_capability: Annotated[
+        str | None,
+        typer.Option("--compute-capability", metavar="X.Y", help="Of the oldest card, as 7.0 for a V100."),
+    ] = None,
+    sleep: Annotated[bool, typer.Option("--sleep", help="As where the release before is kept asleep.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look for combinations that are known not to work.
+
+    Exit code 5 when a proposal would be refused. docs/preflight.md lists the rules. Needs no daemon.
+    """
+    session = session_of(ctx, as_json=as_json)
+    from launch import compat
+
+    found = _either(session, release)
+    report = compat.check(found, compat.Box(_capability(compute_capability), wants_sleep=sleep))
+    refused = bool(report.refused())
+    if as_json:
+        session.emit({"schema": 1, "id": found.id, "refused": refused, **report.as_json()})
+    else:
+        from .draw_findings import draw_findings
+        from .terminal import show
+
+        show(draw_findings(found, report))
+    if refused:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _capability(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,2})\.(\d)", text)
+    if match is None:
+        raise UsageError(f"--compute-capability: {text!r} is not like 8.6; nvidia-smi --query-gpu=compute_cap tells it")
+    return int(match.group(1)), int(match.group(2))
 
 
 @app.command(epilog=examples("cutover release show qwen27b-tp2x2@1a2b3c4d", "cutover release show qwen27b --json"))
