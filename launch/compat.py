@@ -220,6 +220,7 @@ def told(topology: Topology, instance: Instance) -> Told:
         env={**topology.env, **instance.env},
         abbreviates=engine(topology.engine).abbreviates,
         joins=not is_llamacpp,
+        capitals_are_binary=topology.engine != "sglang",
         env_prefix="LLAMA_ARG_" if is_llamacpp else "",
     )
 

@@ -21,8 +21,6 @@ _LENGTHS = (
     "seq_len",
 )
 """Where both engines look for the context length: vLLM takes the smallest, SGLang the first that it finds."""
-_SCALED_ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
-"""Rope types whose ``max_position_embeddings`` holds the scaled length (vLLM ``_get_and_verify_max_len``)."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def read(model: str | None) -> ModelFacts | str:
             document = json.loads(file.read(_MAX_BYTES))
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}"
-    except ValueError:
+    except (ValueError, RecursionError):
         return f"{path} is not JSON"
     return facts(document) if isinstance(document, dict) else f"{path} is no JSON object"
 
@@ -83,8 +81,9 @@ def _context(config: Mapping[str, Any]) -> int | None:
 
 
 def _stretch(config: Mapping[str, Any]) -> float:
+    """What both engines read as stretched already is 1: with its original length beside it, and Llama 3's."""
     rope = config.get("rope_scaling") or config.get("rope_parameters")
-    if not isinstance(rope, dict) or str(rope.get("rope_type", rope.get("type"))) in _SCALED_ALREADY:
+    if not isinstance(rope, dict) or "original_max_position_embeddings" in rope or rope.get("rope_type") == "llama3":
         return 1.0
     factor = rope.get("factor")
     return float(factor) if isinstance(factor, (int, float)) and factor > 1 else 1.0

@@ -288,8 +288,8 @@ def _read_paths(flags: Sequence[str]) -> Iterator[str]:
             continue
         value = word.split("=", 1)[1] if word.startswith("-") and "=" in word else word
         try:
-            values = _strings(json.loads(value)) if value.startswith("{") else iter((value,))
-        except ValueError:
+            values = list(_strings(json.loads(value))) if value.startswith("{") else [value]
+        except (ValueError, RecursionError):
             continue
         yield from (text for text in values if text.startswith("/"))
 

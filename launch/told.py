@@ -16,12 +16,11 @@ from typing import Any
 
 from launch.engines.base import flag_name
 
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)")
+_NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)([kKmMgGtT]?)(i?)")
 ON = frozenset({"on", "1", "true", "yes", "y", "enabled"})
 OFF = frozenset({"off", "0", "false", "no", "n", "disabled"})
 
-_DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 _WHOLE = frozenset({"--data-parallel-size", "--speculative-draft-model"})
 """Flags of their own although another one that is asked for here begins like them (vLLM 0.32.0, SGLang 0.5.23)."""
@@ -35,6 +34,8 @@ class Told:
     env: Mapping[str, str] = field(default_factory=dict)
     abbreviates: bool = True
     joins: bool = True
+    capitals_are_binary: bool = True
+    """``1M`` is 1024 x 1024, as in vLLM; else a million, as in SGLang, where ``1Mi`` is the other."""
     env_prefix: str = ""
     """``LLAMA_ARG_``: an option that no flag gives comes from the variable of its (long) name; empty: never."""
 
@@ -53,7 +54,7 @@ class Told:
 
     def number(self, *names: str) -> int | None:
         """A whole number given to one of `names`, ``128k`` included; None when there is none, ``auto`` or ``-1``."""
-        return whole_number(self.value(*names))
+        return whole_number(self.value(*names), capitals_are_binary=self.capitals_are_binary)
 
     def has(self, *names: str) -> bool:
         """True where one of `names` is given, and no ``--no-…`` of it after that."""
@@ -112,13 +113,21 @@ class Told:
         return None
 
 
-def whole_number(text: str | None) -> int | None:
-    """``131072``, ``128k`` (thousands), ``128K`` (1024s); None for anything else, as ``auto`` and ``-1``."""
+def whole_number(text: str | None, *, capitals_are_binary: bool = True) -> int | None:
+    """``131072``, ``128k`` (thousands), ``128K`` and ``128Ki`` (1024s); None for anything else, as ``auto``, ``-1``."""
     match = _NUMBER.fullmatch(text.strip()) if text is not None else None
     if match is None:
         return None
-    figure, unit = match.groups()
-    return int(float(figure) * (_BINARY.get(unit) or _DECIMAL[unit]))
+    figure, unit, binary = match.groups()
+    base = 1024 if binary or (capitals_are_binary and unit.isupper()) else 1000
+    return int(float(figure) * base ** _POWERS[unit.lower()])
+
+
+def whole_numbers(listed: Any) -> list[int]:
+    """The whole numbers of a list, as flags and JSON give them; [] for anything that is no list."""
+    if not isinstance(listed, (list, tuple)):
+        return []
+    return [number for word in listed if (number := whole_number(str(word))) is not None]
 
 
 def _put(pieces: dict[str, Any], path: str, text: str) -> None:
@@ -131,17 +140,18 @@ def _put(pieces: dict[str, Any], path: str, text: str) -> None:
             return
         pieces = child
     if appends:
-        pieces[last] = [*pieces.get(last, []), *text.split(",")]
+        before = pieces.get(last)
+        pieces[last] = [*(before if isinstance(before, list) else ()), *text.split(",")]
         return
     try:
         pieces[last] = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pieces[last] = text
 
 
 def _object(text: str | None) -> dict[str, Any]:
     try:
         document = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

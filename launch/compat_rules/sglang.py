@@ -5,6 +5,7 @@ from __future__ import annotations
 from launch.compat import Facts, Level, Rule, Versions
 from launch.compat_rules import heads
 from launch.engines.base import flag_name
+from launch.told import whole_numbers
 
 _CHECKED = Versions(checked="0.5.23")
 _PIPELINE_ABLE = frozenset({"EAGLE", "NEXTN"})  # NEXTN is EAGLE by another name
@@ -125,10 +126,9 @@ def small_graphs(facts: Facts) -> str | None:
     decode = told.mapping("--cuda-graph-config").get("decode")
     config = decode if isinstance(decode, dict) else {}
     off = told.has("--disable-cuda-graph", "--disable-decode-cuda-graph")
-    if off or "disabled" in {told.value("--cuda-graph-backend-decode"), config.get("backend")}:
+    if off or "disabled" in (told.value("--cuda-graph-backend-decode"), config.get("backend")):
         return None
-    named = config.get("bs") or told.values("--cuda-graph-bs-decode", "--cuda-graph-bs") or ()
-    sizes = [int(size) for size in named if str(size).isdecimal()]
+    sizes = whole_numbers(config.get("bs") or told.values("--cuda-graph-bs-decode", "--cuda-graph-bs"))
     ceiling = config.get("max_bs") or told.number("--cuda-graph-max-bs-decode", "--cuda-graph-max-bs")
     largest = max(sizes) if sizes else ceiling
     if running is None or not isinstance(largest, int) or largest >= running:

@@ -6,12 +6,13 @@ from typing import Any
 
 from launch.compat import Facts, Level, Rule, Versions
 from launch.compat_rules import heads
+from launch.told import whole_numbers
 
 _CHECKED = Versions(checked="0.32.0")
 _SIZES = ("--cudagraph-capture-sizes",)
 _COMPILATION = ("--compilation-config", "-cc")
 _DEFAULT_CEILING = 512  # tokens; 1024 on compute capability 10.x
-_NO_GRAPHS = frozenset({"NONE", "0", 0})
+_NO_GRAPHS = frozenset({"NONE", "0"})
 
 
 def _ranks(facts: Facts) -> int:
@@ -52,7 +53,7 @@ def _step(facts: Facts) -> str:
 def _graphs(facts: Facts) -> dict[str, Any] | None:
     """The compilation config; None where no CUDA graph is captured."""
     config = facts.told.mapping(*_COMPILATION)
-    mode = config.get("cudagraph_mode")
+    mode = str(config.get("cudagraph_mode", "")).upper()
     return None if facts.told.has("--enforce-eager") or mode in _NO_GRAPHS else config
 
 
@@ -60,7 +61,7 @@ def _largest_captured(facts: Facts, config: dict[str, Any]) -> int | None:
     """The largest size that the flags name; None where the engine chooses."""
     flag = facts.told.values(*_SIZES)
     named: Any = flag if flag is not None else config.get("cudagraph_capture_sizes")
-    sizes = [int(size) for size in named or () if str(size).isdecimal()]
+    sizes = whole_numbers(named)
     largest = facts.told.number("--max-cudagraph-capture-size") or config.get("max_cudagraph_capture_size")
     return max(sizes, default=None) if sizes else largest if isinstance(largest, int) else None
 

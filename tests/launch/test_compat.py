@@ -430,8 +430,46 @@ def test_a_multimodal_model_keeps_its_heads_deeper(model):
 def test_rope_of_the_model_itself_stretches_it(model):
     path = model(rope_scaling={"rope_type": "linear", "factor": 4.0})
     assert "vllm-max-model-len" not in fired(judged("vllm", ["--max-model-len", 163840], {}, path))
-    path = model(rope_scaling={"rope_type": "yarn", "factor": 4.0})  # its length counts the stretch already
+    stretched = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 10240}
+    path = model(rope_scaling=stretched)  # its own length counts the stretch already
     assert "vllm-max-model-len" in fired(judged("vllm", ["--max-model-len", 163840], {}, path))
+
+
+NONSENSE = ("{", "[]", "5", '"x"', "null", '{"a":' * 9000, "9" * 5000, "-", "", "\u0663", "1e99", '{"": {"": []}}')
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp", "emulator", "script"])
+def test_no_flag_breaks_preflight(engine, model, tmp_path):
+    """Whatever stands behind a flag, the engine may choke on it; preflight does not."""
+    words = {word for rule in RULES for word in rule.condition.__code__.co_consts if isinstance(word, str)}
+    flags = sorted({word for word in words if word.startswith("-")} | {"-cc", "-sc", "--compilation-config.x.y+"})
+    script = {"script": str(tmp_path / "start.sh")} if engine == "script" else {}
+    where = {"model": model()} if engine in {"vllm", "sglang"} else {}
+    frozen = release(engine, [], rules=False, **script, **where)
+    for flag in (*flags, "--compilation-config", "--speculative-config", "--cuda-graph-config", "--kv-cache-dtype"):
+        for value in NONSENSE:
+            for words in ((flag, value, *MTP3), (f"{flag}={value}", "--max-num-seqs", "4")):
+                told = frozen.topology.model_copy(update={"flags": words})
+                check(replace(frozen, topology=told), Box(V100, wants_sleep=True))
+
+
+def test_deep_json_can_be_frozen_and_checked():
+    assert check(release("vllm", ["-cc", '{"a":' * 9000, *TOOLS])).findings == ()
+
+
+@pytest.mark.parametrize("inside", ["5", '"a"', "null", "[[1]]", "{}", "true", '["x", 1e400]'])
+def test_no_json_breaks_preflight(inside, model):
+    for flag, text in (
+        ("--compilation-config", '{"cudagraph_capture_sizes": %s, "cudagraph_mode": %s}'),
+        ("--compilation-config", '{"max_cudagraph_capture_size": %s, "x": %s}'),
+        ("--speculative-config", '{"num_speculative_tokens": %s, "method": %s}'),
+        ("--cuda-graph-config", '{"decode": %s, "prefill": %s}'),
+        ("--cuda-graph-config", '{"decode": {"bs": %s, "backend": %s}}'),
+        ("--cuda-graph-config", '{"decode": {"max_bs": %s, "x": %s}}'),
+    ):
+        flags = [flag, text % (inside, inside), "--max-num-seqs", "4", "--max-running-requests", "4"]
+        for engine in ("vllm", "sglang"):
+            judged(engine, flags, {}, model(text_config=json.loads(inside), rope_scaling=json.loads(inside)))
 
 
 def test_instances_with_environments_of_their_own_are_told_apart(model):
@@ -482,6 +520,11 @@ def test_pieces_of_a_json_option_make_one():
 )
 def test_numbers_people_write(text, number):
     assert whole_number(text) == number
+
+
+def test_a_capital_means_another_number_in_sglang():
+    assert (whole_number("1M"), whole_number("1M", capitals_are_binary=False)) == (1 << 20, 10**6)
+    assert whole_number("128Ki", capitals_are_binary=False) == 131_072
 
 
 def test_the_page_is_the_table():
