@@ -7,6 +7,7 @@ from typing import Any
 
 from ..config import Config
 from ..core.cards import holders
+from ..core.dark import dark_parts, way_home
 from ..core.records import Attempt, Release, Rollout, Seat, State
 from ..core.seen import Seen
 
@@ -21,6 +22,7 @@ def status(state: State, seen: Seen | None, config: Config, why: str, alarms: li
         "alarms": alarms,
         "live": seat(state, state.live, seen),
         "previous": seat(state, state.previous, seen),
+        "way_home": asdict(way_home(state, seen.gpus if seen else ())),
         "rollout": rollout(state, active, seen) if active else None,
         "queue": [rollout(state, waiting, seen) for waiting in state.queue],
         "freeze": asdict(state.freeze) if state.freeze else None,
@@ -99,6 +101,7 @@ def rollout(state: State, record: Rollout, seen: Seen | None) -> dict[str, Any]:
         "gates": [{**asdict(result), "measurements": dict(result.measurements)} for result in record.gates],
         "bake": asdict(record.bake),
         "times": dict(record.times),
+        "dark": dict(dark_parts(state, record)),
         "attempts": [attempt(a, seen) for a in mine],
     }
 

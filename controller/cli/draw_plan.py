@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
-STAGES = ("now", "make room", "start and prove", "switch", "bake")
+STAGES = {
+    "blue-green": ("now", "make room", "start and prove", "switch", "bake"),
+    "rolling": ("now", "make room", "start and prove", "switch, the rest follows", "bake"),
+    "swap": ("now", "hold, drain, stop", "start and prove: DARK", "open", "bake"),
+}
 _FREE = ("free", "dim")
 
 
@@ -24,20 +28,32 @@ def draw_plan(plan: Document, status: Document, file: str) -> list[RenderableTyp
     head = Text.assemble((f"{plan['release']}", "bold"), f"  {plan['strategy']}, plan {plan['digest']}")
     parts: list[RenderableType] = [head, Text(_cost(plan)), Text(), _timeline(plan, status), Text()]
     parts += [Text(f"{number}. {step}") for number, step in enumerate(plan["steps"], 1)]
+    parts += [Text(reason, style="dim") for reason in plan["why_not"]]
     parts += [Text(f"note: {note}", style="yellow") for note in plan["notes"]]
-    parts.append(Text(f"\npropose exactly this: cutover propose {file} --plan {plan['digest']}"))
+    wanted = " --strategy swap" if plan["strategy"] == "swap" else ""
+    parts.append(Text(f"\npropose exactly this: cutover propose {file}{wanted} --plan {plan['digest']}"))
     return parts
 
 
 def _cost(plan: Document) -> str:
-    dark = "users never wait" if not plan["blackout_s"] else f"users wait about {span(plan['blackout_s'])}"
     start = f"up in about {span(plan['start_s'])}" if plan["start_s"] is not None else "its start was never timed here"
+    known = plan["rollback_s"] is not None
     back = {
-        "running": f"back in about {span(plan['rollback_s'])}, the release before stays warm",
-        "cold": "going back is a cold start",
+        "running": "back in about a second, the release before stays warm",
+        "cold": f"back in about {span(plan['rollback_s'])}"
+        if known
+        else "going back is a start that was never timed here",
         "none": "nothing to go back to",
     }.get(plan["rollback"], str(plan["rollback"]))
-    return f"{dark}; {start}; {back}"
+    return f"{_dark(plan)}; {start}; {back}"
+
+
+def _dark(plan: Document) -> str:
+    if plan["strategy"] != "swap":
+        return "never dark"
+    if plan["blackout_s"] is None:
+        return "DARK for as long as drain, start and gates take: this box has not measured them yet"
+    return f"DARK for about {span(plan['blackout_s'])} plus the drain"
 
 
 def _timeline(plan: Document, status: Document) -> Table:
@@ -45,11 +61,10 @@ def _timeline(plan: Document, status: Document) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    live = {a["id"] for a in (status["live"] or {}).get("attempts", ())}
     comes = {gpu: instance for instance, gpus in plan["gpu_map"].items() for gpu in gpus}
-    table = Table("card", *STAGES, header_style="dim", box=SIMPLE_HEAD)
+    table = Table("card", *STAGES[plan["strategy"]], header_style="dim", box=SIMPLE_HEAD)
     for gpu in status["gpus"]:
-        cells = _row(gpu, live, set(plan["gives_way"]), comes.get(gpu["id"]))
+        cells = _row(gpu, plan, status, comes.get(gpu["id"]))
         table.add_row(str(gpu["index"]), *(Text(text, style=style) for text, style in cells))
     for instance, gpus in plan["gpu_map"].items():
         if not gpus:
@@ -57,14 +72,27 @@ def _timeline(plan: Document, status: Document) -> Table:
     return table
 
 
-def _row(gpu: Document, live: set[str], gives_way: set[str], instance: str | None) -> list[tuple[str, str]]:
+def _row(gpu: Document, plan: Document, status: Document, instance: str | None) -> list[tuple[str, str]]:
+    """What happens on one card in five stages."""
     holder = gpu["held_by"]
     if gpu["foreign"]:
-        return [("; ".join(gpu["foreign"]), "red")] * len(STAGES)
+        return [("; ".join(gpu["foreign"]), "red")] * 5
+    live = {a["id"] for a in (status["live"] or {}).get("attempts", ())}
+    now = (f"{holder} LIVE", "green") if holder in live else (f"{holder} warm", "yellow") if holder else _FREE
+    serves = [(f"{instance} LIVE", "green")] * 2 if instance else [_FREE] * 2
+    starts = (f"{instance} starts", "cyan")
+    if holder in plan["later"]:  # rolling: it serves until the others do
+        return [
+            now,
+            now,
+            now,
+            (f"{holder} stops, {instance} starts" if instance else f"{holder} stops", "cyan"),
+            serves[1],
+        ]
+    if holder in plan["gives_way"]:
+        return [now, (f"{holder} stops", "yellow"), starts if instance else _FREE, *serves]
     if holder in live:
-        return [(f"{holder} LIVE", "green")] * 3 + [(f"{holder} drains", "yellow"), (f"{holder} warm", "yellow")]
-    now = (f"{holder} warm", "yellow") if holder else _FREE
+        return [now, now, now, (f"{holder} drains", "yellow"), (f"{holder} warm", "yellow")]
     if instance is None:
-        return [now, *([(f"{holder} stops", "yellow"), *[_FREE] * 3] if holder in gives_way else [now] * 4)]
-    room = (f"{holder} stops", "yellow") if holder in gives_way else _FREE
-    return [now, room, (f"{instance} starts", "cyan"), (f"{instance} LIVE", "green"), (f"{instance} LIVE", "green")]
+        return [now] * 5
+    return [now, _FREE, starts, *serves]

@@ -84,6 +84,8 @@ def _plan(plan: Document) -> Iterator[Text]:
     if not plan:
         return
     yield Text(f"{plan['strategy']}, plan {plan['digest']}")
+    for reason in plan.get("why_not", ()):
+        yield Text(reason, style="dim")
     for instance, gpus in plan["gpu_map"].items():
         yield Text(f"{instance} on {', '.join(gpus) or 'no card'}")
     for note in plan["notes"]:
@@ -113,9 +115,16 @@ def _gates(rollout: Document) -> Iterator[Text]:
 def _times(rollout: Document) -> Iterator[Text]:
     from rich.text import Text
 
-    words = {"switch_s": "switch at the front door", "rollback_s": "rollback, decided to served"}
+    words = {
+        "switch_s": "switch at the front door",
+        "rollback_s": "rollback, decided to served",
+        "dark_s": "dark, nothing served",
+    }
     for name, seconds in rollout["times"].items():
-        yield Text(f"{words.get(name, name.replace('_', ' '))}: {span(seconds)}")
+        line = Text(f"{words.get(name, name.replace('_', ' '))}: {span(seconds)}")
+        if name == "dark_s":
+            line.append(" = " + " + ".join(f"{part} {span(value)}" for part, value in rollout["dark"].items()), "dim")
+        yield line
     if rollout["bake"]["samples"]:
         yield Text(f"bake: {rollout['bake']['samples']} samples, the last: {rollout['bake']['last']}")
 

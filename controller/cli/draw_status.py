@@ -33,6 +33,9 @@ def draw_status(status: Document) -> list[RenderableType]:
         grid.add_row(Text("FROZEN", style="bold blue"), Text(text, style="blue"))
     for name in ("live", "previous"):
         grid.add_row(name, _seat(status[name], is_live=name == "live"))
+    if status["previous"]:
+        way = status["way_home"]
+        grid.add_row("going back", Text(way["sentence"], style="yellow" if way["dark"] else ""))
     grid.add_row("rollout", _rollout(status["rollout"]))
     if status["queue"]:
         grid.add_row("queue", Text("\n".join(f"{r['id']} {r['kind']} {r['release']}" for r in status["queue"])))
@@ -49,7 +52,7 @@ def _seat(seat: Document | None, *, is_live: bool) -> Text:
 
     if seat is None:
         return Text("nothing serves users" if is_live else "none: there is nothing to roll back to", style="dim")
-    warm = "" if is_live else (" warm" if seat["running"] else " cold: going back starts it again")
+    warm = "" if is_live else (" warm" if seat["running"] else " cold")
     text = Text.assemble(
         (seat["release"], "bold green" if is_live else ""),
         (warm, "yellow" if seat["running"] else "dim"),

@@ -1,0 +1,81 @@
+"""Where the dark time of a swap went, and what going back would cost now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from . import history
+from .cards import Refusal
+from .records import Attempt, Phase, Rollout, State
+from .room import CHEAPEST_FIRST, Strategy, find_room
+from .seats import all_ready
+from .seen import Gpu
+
+WARM_S = 1.0
+"""A switch to a release that runs: one command to the front door, and the probe before it."""
+
+
+def dark_parts(state: State, rollout: Rollout) -> Mapping[str, float]:
+    """Seconds in which nothing served, by what they went into; empty when it was never dark.
+
+    ``drain``: streams in flight ended · ``stop``: the old processes ended · ``start``: from the first process of the
+    release that came to its last instance that generated · ``gates`` · ``rest``: everything else, which is decisions,
+    probes and the switch, or the way back when the rollout did not succeed. The parts add up to ``dark_s``.
+    """
+    dark_s = rollout.times.get("dark_s")
+    if dark_s is None:
+        return {}
+    left = [a for a in state.attempts.values() if a.gave_way_to == rollout.id]
+    came = [a for a in state.attempts.values() if a.rollout == rollout.id and a.ready_at_s is not None]
+    parts = {
+        "drain": _between((a.retired_at_s for a in left), (a.stopping_at_s for a in left)),
+        "stop": _between((a.stopping_at_s for a in left), (a.stopped_at_s for a in left)),
+        "start": _between((a.started_at_s for a in came), (a.ready_at_s for a in came)),
+        "gates": rollout.times.get(Phase.GATING.value, 0.0),
+    }
+    rest_s = max(0.0, dark_s - sum(parts.values()))
+    return {**{name: round(value, 3) for name, value in parts.items()}, "rest": round(rest_s, 3)}
+
+
+def _between(begins: Iterable[float | None], ends: Iterable[float | None]) -> float:
+    began, ended = [b for b in begins if b is not None], [e for e in ends if e is not None]
+    return max(0.0, max(ended) - min(began)) if began and ended else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WayHome:
+    """What `cutover rollback` would do now. `seconds` is None where this box has not measured it."""
+
+    how: str  # none | running | starts beside | rolling | swap | impossible
+    seconds: float | None
+    dark: bool  # nothing serves in the meantime
+    sentence: str
+
+
+def way_home(state: State, inventory: tuple[Gpu, ...]) -> WayHome:
+    """The price of a rollback at this moment."""
+    target = state.previous
+    if target is None:
+        return WayHome("none", None, dark=False, sentence="there is no release to go back to")
+    if all_ready(state, target) and not state.unborn(target):
+        return WayHome("running", WARM_S, dark=False, sentence="it still runs: a switch, about a second")
+    release = state.releases[target.release]
+    start_s = history.start_s(state, release.id)
+    took = f"about {start_s:.0f} s" if start_s is not None else "its start was never timed here"
+    room, _ = find_room(state, release, inventory, CHEAPEST_FIRST)
+    if isinstance(room, Refusal):
+        return WayHome("impossible", None, dark=False, sentence=f"it cannot be started now: {room.sentence}")
+    if room.strategy is Strategy.BLUE_GREEN:
+        return WayHome("starts beside", start_s, dark=False, sentence=f"it starts beside live ({took}), then a switch")
+    if room.strategy is Strategy.ROLLING:
+        return WayHome(
+            "rolling", start_s, dark=False, sentence=f"instance by instance ({took}); somebody serves all the time"
+        )
+    stop_s = _stop_s(state, state.seat_attempts(state.live))
+    seconds = None if start_s is None else round(start_s + stop_s, 1)
+    return WayHome("swap", seconds, dark=True, sentence=f"live stops for it, requests wait meanwhile ({took})")
+
+
+def _stop_s(state: State, attempts: tuple[Attempt, ...]) -> float:
+    return max((history.stop_s(state, a.release) or 0.0 for a in attempts), default=0.0)

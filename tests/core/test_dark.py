@@ -1,0 +1,69 @@
+"""What a swap costs and where the time went; what going back would cost."""
+
+from __future__ import annotations
+
+import pytest
+from fake_world import Box
+
+from controller.core.dark import dark_parts, way_home
+from controller.core.plan import make_plan
+from controller.core.records import Options, Phase
+
+
+def home(box: Box) -> tuple[str, bool]:
+    way = way_home(box.state, box.world.observe(box.state).gpus)
+    return way.how, way.dark
+
+
+def test_the_dark_time_is_told_in_parts_that_add_up(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    box.world.stop_s = 3.0
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    assert box.finish(rollout) is Phase.PROMOTED
+    record = box.state.rollouts[rollout]
+    parts = dark_parts(box.state, record)
+    assert sum(parts.values()) == pytest.approx(record.times["dark_s"], abs=0.01)
+    assert parts["stop"] >= 3.0
+    assert parts["start"] >= box.world.start_s
+    assert parts["rest"] <= 2.0
+
+
+def test_what_was_never_dark_has_no_parts(box, release):
+    rollout = box.propose(release("one", gpus=2))
+    box.finish(rollout)
+    assert dark_parts(box.state, box.state.rollouts[rollout]) == {}
+
+
+def test_the_way_home_is_known_at_every_moment(box, release):
+    box.finish(box.propose(release("one", gpus=2)))
+    assert home(box) == ("none", False)
+    box.finish(box.propose(release("two", gpus=2)))
+    assert home(box) == ("running", False)
+    box.finish(box.propose(release("four", gpus=4), strategy="swap"))
+    assert home(box) == ("swap", True)
+    way = way_home(box.state, box.world.observe(box.state).gpus)
+    assert way.seconds == pytest.approx(box.world.start_s + box.world.stop_s, abs=2)
+    assert "live stops for it" in way.sentence
+
+
+def test_a_way_home_that_foreign_processes_block_is_said_to_be_impossible(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    box.finish(box.propose(release("two", gpus=4), strategy="swap"))
+    box.world.foreign[2] = "pid 7 (a job) holds 100 MiB"
+    assert home(box) == ("impossible", False)
+
+
+def test_a_plan_knows_what_this_box_has_measured(box, release):
+    one, two = release("one", gpus=4), release("two", gpus=4)
+    box.finish(box.propose(one))
+    gpus = box.world.observe(box.state).gpus
+    profile = box.state.rollouts["r0001"].profile
+    first = make_plan(box.state, two, gpus, box.loop.policy, options=Options(strategy="swap"), profile=profile)
+    assert (first.strategy, first.blackout_s) == ("swap", None)
+    assert any("blue-green" in text for text in first.why_not) is False, "only what was tried is said not to fit"
+    box.finish(box.propose(two, strategy="swap"))
+    back = make_plan(box.state, one, gpus, box.loop.policy, options=Options(strategy="any"), profile=profile)
+    assert back.blackout_s >= box.world.start_s
+    assert back.rollback_s >= box.world.start_s
+    assert [text.split()[0] for text in back.why_not] == ["blue-green", "rolling"]
+    assert any(step.startswith("hold new requests") for step in back.steps)
