@@ -7,115 +7,38 @@ from launch.compat_rules import heads
 from launch.engines.base import flag_name
 from launch.told import whole_numbers
 
-_CHECKED = Versions(checked="0.5.23")
-_PIPELINE_ABLE = frozenset({"EAGLE", "NEXTN"})  # NEXTN is EAGLE by another name
-_OWN_RULE = frozenset({"DFLASH", "DSPARK", "UNO"})
-_SPECULATIVE_HOOK = "sglang/srt/arg_groups/speculative_hook.py"
-_VALIDATION_HOOK = "sglang/srt/arg_groups/validation_hook.py"
+CHECKED = Versions(checked="0.5.23")
+VALIDATION_HOOK = "sglang/srt/arg_groups/validation_hook.py"
 
 
-def _ranks(facts: Facts) -> int:
+def ranks(facts: Facts) -> int:
+    """The tensor parallel size."""
     return facts.told.number("--tp-size", "--tensor-parallel-size") or 1
 
 
-def _stages(facts: Facts) -> int:
+def stages(facts: Facts) -> int:
+    """The pipeline parallel size."""
     return facts.told.number("--pp-size", "--pipeline-parallel-size") or 1
 
 
-def _attention_ranks(facts: Facts) -> int:
+def attention_ranks(facts: Facts) -> int:
     """Ranks that share the heads: attention data parallelism divides the tensor parallel group."""
     told = facts.told
     groups = told.number("--attn-dp-size", "--attention-data-parallel-size") or 1
     if told.has("--enable-dp-attention"):
         groups = told.number("--dp-size", "--data-parallel-size") or groups
-    return max(1, _ranks(facts) // groups)
-
-
-def _algorithm(facts: Facts) -> str:
-    return (facts.told.value("--speculative-algorithm") or "").upper()
-
-
-def _piped(facts: Facts, algorithm: str) -> str | None:
-    """The words for an algorithm under a pipeline; a server that only prefills for another one is let through."""
-    only_prefills = facts.told.value("--disaggregation-mode") == "prefill"
-    if algorithm != _algorithm(facts) or _stages(facts) == 1 or only_prefills:
-        return None
-    return f"--speculative-algorithm {algorithm} with --pp-size {_stages(facts)}"
-
-
-def dflash_piped(facts: Facts) -> str | None:
-    """DFLASH speculation with more than one pipeline stage."""
-    if _algorithm(facts) != "DFLASH" or _stages(facts) == 1:
-        return None
-    return f"--speculative-algorithm DFLASH with --pp-size {_stages(facts)}"
-
-
-def dspark_piped(facts: Facts) -> str | None:
-    """DSpark speculation with more than one pipeline stage, unless the server only prefills."""
-    return _piped(facts, "DSPARK")
-
-
-def uno_parallel(facts: Facts) -> str | None:
-    """UNO speculation with more than one tensor parallel rank or pipeline stage."""
-    if _algorithm(facts) != "UNO" or (_ranks(facts), _stages(facts)) == (1, 1):
-        return None
-    return f"--speculative-algorithm UNO with --tp-size {_ranks(facts)} and --pp-size {_stages(facts)}"
-
-
-def eagle_piped(facts: Facts) -> str | None:
-    """EAGLE (NEXTN, MTP) speculation with a pipeline, without SGLANG_ENABLE_PP_SPEC=1."""
-    if facts.told.switched_on("SGLANG_ENABLE_PP_SPEC"):
-        return None
-    return next((words for name in sorted(_PIPELINE_ABLE) if (words := _piped(facts, name))), None)
-
-
-def eagle_piped_with_more(facts: Facts) -> str | None:
-    """SGLANG_ENABLE_PP_SPEC=1 together with attention data parallelism or adaptive speculation."""
-    if not facts.told.switched_on("SGLANG_ENABLE_PP_SPEC") or _stages(facts) == 1 or not _algorithm(facts):
-        return None
-    if facts.told.has("--speculative-adaptive"):
-        return "SGLANG_ENABLE_PP_SPEC with --speculative-adaptive"
-    return "SGLANG_ENABLE_PP_SPEC with attention data parallelism" if _attention_ranks(facts) < _ranks(facts) else None
-
-
-def other_piped(facts: Facts) -> str | None:
-    """Another speculation (EAGLE3, NGRAM, STANDALONE, …) with more than one pipeline stage."""
-    algorithm = _algorithm(facts)
-    if not algorithm or algorithm in _PIPELINE_ABLE or algorithm in _OWN_RULE or _stages(facts) == 1:
-        return None
-    return f"--speculative-algorithm {algorithm} with --pp-size {_stages(facts)}"
-
-
-def dflash_without_draft(facts: Facts) -> str | None:
-    """DFLASH without a draft model."""
-    drafted = facts.told.has("--speculative-draft-model-path", "--speculative-draft-model")
-    return "DFLASH without --speculative-draft-model-path" if _algorithm(facts) == "DFLASH" and not drafted else None
-
-
-def uno_without_lora(facts: Facts) -> str | None:
-    """UNO without its adapter, or with a draft model."""
-    if _algorithm(facts) != "UNO":
-        return None
-    if facts.told.has("--speculative-draft-model-path", "--speculative-draft-model"):
-        return "UNO with --speculative-draft-model-path"
-    return None if facts.told.has("--uno-lora-path") else "UNO without --uno-lora-path"
-
-
-def custom_all_reduce_piped(facts: Facts) -> str | None:
-    """A pipeline of tensor parallel stages without --disable-custom-all-reduce."""
-    fragile = _stages(facts) > 1 and _ranks(facts) > 1 and not facts.told.has("--disable-custom-all-reduce")
-    return f"--pp-size {_stages(facts)} without --disable-custom-all-reduce" if fragile else None
+    return max(1, ranks(facts) // groups)
 
 
 def undivided_heads(facts: Facts) -> str | None:
     """The model's attention heads do not divide by the ranks that share them."""
-    ways = _attention_ranks(facts)
+    ways = attention_ranks(facts)
     return heads.undivided_heads(facts.model, ways) if ways > 1 else None
 
 
 def undivided_kv_heads(facts: Facts) -> str | None:
     """The model's KV heads neither divide by the ranks that share them nor they by the heads."""
-    ways = _attention_ranks(facts)
+    ways = attention_ranks(facts)
     return heads.undivided_kv_heads(facts.model, ways) if ways > 1 else None
 
 
@@ -206,95 +129,6 @@ def fp8_cache_on_old_card(facts: Facts) -> str | None:
 
 RULES = (
     Rule(
-        id="sglang-dflash-pipeline",
-        engine="sglang",
-        level=Level.REFUSE,
-        condition=dflash_piped,
-        message="the engine refuses to start: DFLASH works with one pipeline stage only",
-        remedy="drop the speculation or the pipeline",
-        source=(f"{_SPECULATIVE_HOOK}: “DFLASH speculative decoding only supports pp_size == 1”", "field notes §3"),
-        versions=_CHECKED,
-    ),
-    Rule(
-        id="sglang-dspark-pipeline",
-        engine="sglang",
-        level=Level.REFUSE,
-        condition=dspark_piped,
-        message="the engine refuses to start: DSpark works with one pipeline stage only",
-        remedy="drop the speculation or the pipeline",
-        source=(f"{_SPECULATIVE_HOOK}: “DSpark pipeline parallelism requires PD prefill”", "field notes §3"),
-        versions=_CHECKED,
-    ),
-    Rule(
-        id="sglang-uno-parallel",
-        engine="sglang",
-        level=Level.REFUSE,
-        condition=uno_parallel,
-        message="the engine refuses to start: UNO works on one card only",
-        remedy="one card per instance and a router in front, or another speculation",
-        source=(f"{_SPECULATIVE_HOOK}: “UNO requires TP=PP=1”", "field notes §3"),
-        versions=_CHECKED,
-    ),
-    Rule(
-        id="sglang-eagle-pipeline",
-        engine="sglang",
-        level=Level.REFUSE,
-        condition=eagle_piped,
-        message="the engine refuses to start: speculation under a pipeline has to be allowed",
-        remedy='set SGLANG_ENABLE_PP_SPEC: "1" in env, or drop the speculation or the pipeline',
-        source=(f"{_VALIDATION_HOOK}, check_pipeline_parallel_compat", "field notes §3"),
-        versions=_CHECKED,
-    ),
-    Rule(
-        id="sglang-eagle-pipeline-limits",
-        engine="sglang",
-        level=Level.REFUSE,
-        condition=eagle_piped_with_more,
-        message="the engine refuses to start: the stages must all see the same batch and the same draft length",
-        remedy="drop one of the two",
-        source=(f"{_VALIDATION_HOOK}, check_pipeline_parallel_compat: “SGLANG_ENABLE_PP_SPEC is not compatible”",),
-        versions=_CHECKED,
-    ),
-    Rule(
-        id="sglang-speculation-pipeline",
-        engine="sglang",
-        level=Level.REFUSE,
-        condition=other_piped,
-        message="the engine refuses to start: under a pipeline only EAGLE speculates",
-        remedy="drop the speculation or the pipeline",
-        source=(f"{_VALIDATION_HOOK}: “Pipeline parallelism currently only supports EAGLE”",),
-        versions=_CHECKED,
-    ),
-    Rule(
-        id="sglang-dflash-draft",
-        engine="sglang",
-        level=Level.REFUSE,
-        condition=dflash_without_draft,
-        message="the engine refuses to start",
-        remedy="add --speculative-draft-model-path",
-        source=(f"{_SPECULATIVE_HOOK}: “DFLASH speculative decoding requires setting --speculative-draft-model-path”",),
-        versions=_CHECKED,
-    ),
-    Rule(
-        id="sglang-uno-adapter",
-        engine="sglang",
-        level=Level.REFUSE,
-        condition=uno_without_lora,
-        message="the engine refuses to start: UNO drafts with the model itself and an adapter",
-        remedy="give --uno-lora-path, and no draft model",
-        source=(f"{_SPECULATIVE_HOOK}: “UNO requires --uno-lora-path”",),
-        versions=_CHECKED,
-    ),
-    Rule(
-        id="sglang-all-reduce-pipeline",
-        engine="sglang",
-        level=Level.WARN,
-        condition=custom_all_reduce_piped,
-        message="custom all-reduce is fragile under a pipeline",
-        remedy="add --disable-custom-all-reduce",
-        source=("field notes §3",),
-    ),
-    Rule(
         id="sglang-attention-heads",
         engine="sglang",
         level=Level.REFUSE,
@@ -302,7 +136,7 @@ RULES = (
         message="the model does not load: every rank takes the same number of attention heads",
         remedy="choose a tensor parallel size that divides them",
         source=("sglang/srt/layers/linear.py, QKVParallelLinear: divide(total_num_heads, tp_size)",),
-        versions=_CHECKED,
+        versions=CHECKED,
     ),
     Rule(
         id="sglang-kv-heads",
@@ -312,7 +146,7 @@ RULES = (
         message="the model does not load: KV heads are split over the ranks, or repeated on them, without a rest",
         remedy="choose a tensor parallel size that divides them or is a multiple of them",
         source=("sglang/srt/layers/linear.py, QKVParallelLinear: divide(kv_tp_size, total_num_kv_heads)",),
-        versions=_CHECKED,
+        versions=CHECKED,
     ),
     Rule(
         id="sglang-graph-sizes",
@@ -352,7 +186,7 @@ RULES = (
         message="the engine refuses to start: positions beyond the model's own give garbage or a crash",
         remedy="lower it, or stretch the model with rope parameters in --json-model-override-args",
         source=("sglang/srt/configs/model_config.py, _derive_context_length",),
-        versions=_CHECKED,
+        versions=CHECKED,
     ),
     Rule(
         id="sglang-memory-saver",
@@ -374,7 +208,7 @@ RULES = (
             "https://github.com/sgl-project/sglang/pull/10873",
             "https://github.com/sgl-project/sglang/issues/6367",
         ),
-        versions=_CHECKED,
+        versions=CHECKED,
     ),
     Rule(
         id="sglang-hicache-radix",
@@ -384,7 +218,7 @@ RULES = (
         message="the engine refuses to start: the one needs what the other takes away",
         remedy="keep one of the two",
         source=("sglang/srt/arg_groups/kv_cache_hook.py: “are mutually exclusive”",),
-        versions=_CHECKED,
+        versions=CHECKED,
     ),
     Rule(
         id="sglang-chunk-page",
@@ -393,8 +227,8 @@ RULES = (
         condition=odd_chunks,
         message="the engine refuses to start: a chunk is made of whole pages",
         remedy="make the chunk a multiple of the page",
-        source=(f"{_VALIDATION_HOOK}: “chunked_prefill_size must be divisible by page_size”",),
-        versions=_CHECKED,
+        source=(f"{VALIDATION_HOOK}: “chunked_prefill_size must be divisible by page_size”",),
+        versions=CHECKED,
     ),
     Rule(
         id="sglang-served-colon",
@@ -403,8 +237,8 @@ RULES = (
         condition=colon_in_name,
         message="the engine refuses to start: it reads model:adapter",
         remedy="serve another name",
-        source=(f"{_VALIDATION_HOOK}: “served_model_name cannot contain a colon”",),
-        versions=_CHECKED,
+        source=(f"{VALIDATION_HOOK}: “served_model_name cannot contain a colon”",),
+        versions=CHECKED,
     ),
     Rule(
         id="sglang-underscores",
@@ -414,7 +248,7 @@ RULES = (
         message="the engine refuses to start: it knows its flags with dashes only",
         remedy="write it with dashes",
         source=("sglang/srt/arg_groups/arg_utils.py, _field_to_cli_name; “unrecognized arguments: --tp_size 2”",),
-        versions=_CHECKED,
+        versions=CHECKED,
     ),
     Rule(
         id="sglang-fp8-cache",
