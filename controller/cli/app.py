@@ -57,7 +57,9 @@ def everywhere(
     session.socket_path = socket
 
 
-app.command(epilog=examples("cutover demo", "cutover demo --engine vllm --yes"))(tools.demo)
+app.command(epilog=examples("cutover demo", "cutover demo --strategy swap", "cutover demo --engine vllm --yes"))(
+    tools.demo
+)
 app.command(epilog=examples("cutover serve", "cutover --config ./cutover.yaml serve"))(serve.serve)
 app.command("import", epilog=examples("cutover import ~/start.sh --port 8000 -o live.yaml"))(release.import_script)
 app.command(epilog=examples("cutover plan topologies/qwen27b-tp2x2.yaml"))(ask.plan)

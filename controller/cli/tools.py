@@ -8,8 +8,15 @@ from typing import Annotated
 
 import typer
 
+from ..errors import UsageError
 from .options import Json
 from .session import session_of
+
+
+class DemoStrategy(StrEnum):
+    BLUE_GREEN = "blue-green"
+    ROLLING = "rolling"
+    SWAP = "swap"
 
 
 class DemoEngine(StrEnum):
@@ -28,6 +35,10 @@ def emulate(ctx: typer.Context) -> None:
 def demo(
     ctx: typer.Context,
     engine: Annotated[DemoEngine, typer.Option("--engine", help="What to serve with.")] = DemoEngine.EMULATOR,
+    strategy: Annotated[
+        DemoStrategy,
+        typer.Option("--strategy", help="blue-green: with free cards; rolling, swap: all four cards serve."),
+    ] = DemoStrategy.BLUE_GREEN,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before something large is installed.")] = False,
     keep_state: Annotated[
         Path | None,
@@ -40,6 +51,8 @@ def demo(
     Two promotions, a rejection, a bake gone bad, a rollback, with clients talking to it all the time.
     """
     session_of(ctx, as_json=as_json)
+    if engine is DemoEngine.VLLM and strategy is not DemoStrategy.BLUE_GREEN:
+        raise UsageError(f"--strategy {strategy.value} is played with the emulator; leave out --engine vllm")
     from ..demo import main
 
-    raise typer.Exit(main(engine.value, yes=yes, as_json=as_json, keep=keep_state))
+    raise typer.Exit(main(engine.value, strategy=strategy.value, yes=yes, as_json=as_json, keep=keep_state))

@@ -50,6 +50,7 @@ class AdoptPlan(Record):
     rollout: str
     plan: Mapping[str, Any]
     gpu_map: Mapping[str, tuple[str, ...]]
+    baseline: Bake  # what live shows before anybody makes room
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def _move(state: State, action: act.Move, now: Now, why: str) -> State:
 
 def _adopt_plan(state: State, action: act.AdoptPlan, now: Now, why: str) -> State:
     rollout = advance(rollout_of(state, action.rollout), Event.PLANNED, now, why)
-    return with_rollout(state, replace(rollout, plan=action.plan, gpu_map=action.gpu_map))
+    return with_rollout(state, replace(rollout, plan=action.plan, gpu_map=action.gpu_map, bake=action.baseline))
 
 
 def _conflict(attempt: Attempt, held: list[Attempt]) -> str | None:

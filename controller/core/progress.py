@@ -61,7 +61,7 @@ def preflight(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Dec
         return move(rollout, Event.REFUSED, f"the world has changed: the plan is {plan.digest} now, not {wanted}")
     cards = ", ".join(gpu for gpus in plan.gpu_map.values() for gpu in gpus) or "no cards"
     why = f"{plan.strategy} on {cards}" + (f"; {', '.join(plan.gives_way)} gives way" if plan.gives_way else "")
-    return Decision(act.AdoptPlan(rollout.id, plan.as_json(), plan.gpu_map), why)
+    return Decision(act.AdoptPlan(rollout.id, plan.as_json(), plan.gpu_map, baseline(state, seen, policy)), why)
 
 
 def leasing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -214,8 +214,10 @@ def cutting_over(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> 
     generates = heard_since(state, rollout.seat, "preview", seen, policy.probe_fresh_s, rollout.phase_since_s)
     if not all_ready(state, rollout.seat) or not generates:
         return None
+    # Live that made room shows nothing now, or only what a part of it can do: what it showed before counts.
+    untouched = rollout.strategy == Strategy.BLUE_GREEN
     return Decision(
-        act.CommitCutover(rollout.id, baseline(state, seen, policy)),
+        act.CommitCutover(rollout.id, baseline(state, seen, policy) if untouched else rollout.bake),
         f"{rollout.release} is live from now on" + _what_stays(rollout, state),
     )
 

@@ -7,14 +7,22 @@ import sys
 from pathlib import Path
 
 
-def main(engine: str = "emulator", *, yes: bool = False, as_json: bool = False, keep: Path | None = None) -> int:
+def main(
+    engine: str = "emulator",
+    *,
+    strategy: str = "blue-green",
+    yes: bool = False,
+    as_json: bool = False,
+    keep: Path | None = None,
+) -> int:
     """Play the demo on emulated engines, or on real vLLM on the CPU; returns the exit code.
 
+    `strategy`: `blue-green` on a box with free cards, `rolling` or `swap` on one without.
     `keep`: directory that keeps everything (journal, logs, evidence); else a temporary one is used and removed.
     """
     from rich.console import Console
 
-    from .acts import emulated
+    from .acts import emulated, without_free_cards
     from .show import Play, play
 
     # A pipe has no width of its own, and the closing table needs one.
@@ -30,8 +38,19 @@ def main(engine: str = "emulator", *, yes: bool = False, as_json: bool = False, 
         "bake": {"seconds": 8, "interval_s": 1},
         "drain_s": 60,
         "start_s": 60,
+        # A candidate that fails in the dark costs its gates and the start of what was live.
+        "hold_s": 110,
     }
-    show = Play(emulated(), model="demo", streams=16, max_tokens=160, settings=settings, act_timeout_s=120.0)
+    acts = emulated() if strategy == "blue-green" else without_free_cards(strategy)
+    show = Play(
+        acts,
+        model="demo",
+        streams=16,
+        max_tokens=160,
+        settings=settings,
+        act_timeout_s=180.0,
+        instances=2 if strategy == "rolling" else 1,
+    )
     return play(show, console, as_json=as_json, keep=keep)
 
 

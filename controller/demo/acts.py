@@ -25,6 +25,47 @@ def shipped(name: str) -> str:
     return (resources.files("launch") / "topologies" / name).read_text()
 
 
+HALVES, WHOLE = "instances: {a: {gpus: 2}, b: {gpus: 2}}", "instances: {a: {gpus: 4}}"
+
+
+def without_free_cards(strategy: str) -> tuple[Act, ...]:
+    """The same candidates on a box whose cards all serve: as TP2×2 they roll, as TP4 they are swapped."""
+    rolls = strategy == "rolling"
+    instances = HALVES if rolls else WHOLE
+    form = "TP2×2" if rolls else "TP4"
+
+    def act(title: str, expected: str, letter: str, bake_s: float, moral: str = "") -> Act:
+        text = shipped(f"demo-{letter}.yaml").replace("instances: {a: {gpus: 2}}", instances)
+        options = {"bake_s": bake_s, "strategy": "any" if letter == "a" else strategy}
+        return Act(title, expected, text, f"demo-{letter}.yaml", options=options, moral=moral)
+
+    return (
+        act(f"a {form} goes live on all four cards", "promoted", "a", 3),
+        act(
+            f"a better {form} is proposed: there is no free card",
+            "promoted",
+            "b",
+            6,
+            "one half kept serving while the other was replaced" if rolls else "requests waited, none was lost",
+        ),
+        act(
+            "one that leaks its thinking is proposed",
+            "rejected",
+            "c",
+            6,
+            "users never saw it, and what made room for it came back first",
+        ),
+        act(
+            "one that passes its gates, and degrades under users",
+            "rolled_back",
+            "d",
+            20,
+            "rolled back by itself, by the way it had come",
+        ),
+        Act("a manual rollback to the release before", "rolled_back", moral="the same way once more"),
+    )
+
+
 def emulated() -> tuple[Act, ...]:
     """A TP2 is live on two of four cards; a better, a leaking and a degrading candidate follow; then back by hand."""
     return (

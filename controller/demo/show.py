@@ -33,6 +33,7 @@ class Scene:
     start_s: float | None
     switch_s: float | None
     rollback_s: float | None
+    dark_s: float | None
 
     @property
     def as_expected(self) -> bool:
@@ -50,6 +51,7 @@ class Play:
     settings: Mapping[str, Any]
     act_timeout_s: float
     pause_s: float = 0.0  # between two questions of a stream
+    instances: int = 1  # of every release: an act is over when at least that many serve
 
 
 def play(show: Play, console: Console, *, as_json: bool, keep: Path | None) -> int:
@@ -83,7 +85,7 @@ def _act_all(show: Play, stage: Stage, console: Console) -> tuple[list[Scene], d
     try:
         for number, act in enumerate(show.acts, 1):
             console.print(f"\n[bold]{number}. {act.title}[/]")
-            scenes.append(_perform(act, stage, console, show.act_timeout_s))
+            scenes.append(_perform(act, stage, console, show))
             if clients is None:
                 log = stage.directory / "clients.log"
                 clients = Clients(
@@ -102,14 +104,14 @@ def _act_all(show: Play, stage: Stage, console: Console) -> tuple[list[Scene], d
     return scenes, tally
 
 
-def _perform(act: Act, stage: Stage, console: Console, timeout_s: float) -> Scene:
+def _perform(act: Act, stage: Stage, console: Console, show: Play) -> Scene:
     began_s = time.monotonic()
     after = int(stage.get("/v1/events?limit=1&after=999999999")["last"])
     if act.topology:
         rollout_id = stage.propose(act.topology, act.source, gates=act.gates, **act.options)
     else:
         rollout_id = str(stage.post("/v1/rollback")["rollout"]["id"])
-    end_s = began_s + timeout_s
+    end_s = began_s + show.act_timeout_s
     while True:
         answer = stage.get(f"/v1/events?after={after}&wait_s=1")
         after = int(answer["last"])
@@ -117,10 +119,12 @@ def _perform(act: Act, stage: Stage, console: Console, timeout_s: float) -> Scen
             _say(event, console, time.monotonic() - began_s)
         rollout = stage.rollout(rollout_id)
         settled = rollout["over"] and (rollout["phase"] != "rolled_back" or "rollback_s" in rollout["times"])
-        if settled:
+        if settled and _serves(stage, show.instances):
             break
         if time.monotonic() > end_s:
-            raise StageError(f"{rollout_id} is still {rollout['phase']} after {timeout_s:.0f} s: {rollout['why']}")
+            raise StageError(
+                f"{rollout_id} is still {rollout['phase']} after {show.act_timeout_s:.0f} s: {rollout['why']}"
+            )
     times = rollout["times"]
     scene = Scene(
         title=act.title,
@@ -132,11 +136,18 @@ def _perform(act: Act, stage: Stage, console: Console, timeout_s: float) -> Scen
         start_s=times.get("starting"),
         switch_s=times.get("switch_s"),
         rollback_s=times.get("rollback_s"),
+        dark_s=times.get("dark_s"),
     )
     colour = "green" if scene.as_expected else "red"
     moral = f"  [dim]({act.moral})[/]" if act.moral and scene.as_expected else ""
     console.print(f"   [{colour}]→ {scene.outcome}[/]  {scene.why}{moral}")
     return scene
+
+
+def _serves(stage: Stage, instances: int) -> bool:
+    """Whether live is whole: what made room for a candidate that failed comes back after the rollout has ended."""
+    live = stage.get("/v1/status")["live"]
+    return live is not None and sum(a["state"] == "ready" for a in live["attempts"]) >= instances
 
 
 def _reason(rollout: Mapping[str, Any]) -> str:
@@ -167,16 +178,15 @@ def _say_clients(tally: Mapping[str, Any], console: Console) -> None:
 
 
 def _close(scenes: Sequence[Scene], tally: Mapping[str, Any], took_s: float, console: Console) -> None:
+    clocks = ("start", "switch", "rollback", *(["dark"] if any(scene.dark_s for scene in scenes) else []))
     table = Table(title=f"What was decided, and why ({took_s:.0f} s)", title_justify="left", expand=False)
-    for column in ("act", "release", "decided", "why", "start", "switch", "rollback"):
-        table.add_column(
-            column, overflow="fold", justify="right" if column in {"start", "switch", "rollback"} else "left"
-        )
+    for column in ("act", "release", "decided", "why", *clocks):
+        table.add_column(column, overflow="fold", justify="right" if column in clocks else "left")
     for number, scene in enumerate(scenes, 1):
         colour = "green" if scene.as_expected else "red"
         decided = f"[{colour}]{scene.outcome}[/]"
-        times = (_seconds(scene.start_s), _seconds(scene.switch_s), _seconds(scene.rollback_s))
-        table.add_row(str(number), scene.release, decided, scene.why, *times)
+        times = (_seconds(scene.start_s), _seconds(scene.switch_s), _seconds(scene.rollback_s), _seconds(scene.dark_s))
+        table.add_row(str(number), scene.release, decided, scene.why, *times[: len(clocks)])
     console.print()
     console.print(table)
     console.print(

@@ -152,6 +152,14 @@ def test_a_swapped_release_that_bakes_badly_is_swapped_back(full, release):
     assert "two@00000000" not in full.running()
 
 
+def test_a_swapped_release_is_compared_with_what_live_showed_before_the_dark(full, release):
+    rollout = full.propose(release("two", gpus=4), strategy="swap")
+    full.run(lambda: any(name.startswith("two") for name in full.world.processes))
+    next(p for name, p in full.world.processes.items() if name.startswith("two")).ttft_s = 5.0
+    assert full.finish(rollout) is Phase.ROLLED_BACK
+    assert any("before it was 100 ms" in entry.why for entry in full.journal.entries(rollout=rollout))
+
+
 def test_manual_rollback_of_a_swap_holds_and_swaps_back(full, release):
     full.finish(full.propose(release("two", gpus=4), strategy="swap"))
     back = full.rollback()
