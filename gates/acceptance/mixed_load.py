@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gates.acceptance.calls import clock, single
+from gates.acceptance.calls import single
 from gates.acceptance.check import Sample
 from gates.acceptance.copying import types
-from gates.acceptance.parallel import different
+from gates.acceptance.parallel import different, same_tool
 from gates.acceptance.running import max_running
 from gates.acceptance.structured import one_object
 from gates.acceptance.survey import Surveyed, failed, passed, undecided
@@ -37,8 +37,10 @@ ALPHA: Final = 0.01
 """The chance to find a difference between the levels where there is none."""
 SHARE_OF_TIME: Final = 0.5
 """Of the time that is left when the load begins; the rest is for what comes after it."""
-CALLS: Final = ("call", "clock", "types", "parallel")
+CALLS: Final = ("call", "types", "parallel", "cities")
 """The kinds that call tools."""
+_SEVERAL: Final = ("parallel", "cities")
+"""Several calls in one answer: always streamed here, where a parser has to tell them apart piece by piece."""
 _LAYER: Final = "the engine under load: alone the same questions are right"
 _SUBJECTS: Final = ("rivers", "bridges", "bread", "lighthouses", "maps", "paper", "clocks", "gardens")
 _LENGTHS_WORDS: Final = (40, 120, 300, 600)
@@ -180,9 +182,9 @@ def questions(capability: Capability) -> Mapping[str, Attempt]:
     """The kinds that can be asked here."""
     kinds: dict[str, Attempt] = {"copy": _copy, "sum": _addition, "prose": _prose}
     if capability.tools:
-        kinds |= {"call": single, "clock": clock, "types": types}
+        kinds |= {"call": single, "types": types}
         if capability.parallel_calls:
-            kinds["parallel"] = different
+            kinds |= {"parallel": different, "cities": same_tool}
     if capability.json_schema:
         kinds["object"] = one_object
     return kinds
@@ -191,20 +193,19 @@ def questions(capability: Capability) -> Mapping[str, Attempt]:
 async def _level(asker: Asker, seed: str, concurrency: int, kinds: Mapping[str, Attempt], until_s: float) -> Level:
     """No question begins after `until_s` (monotonic); what has begun is waited for."""
     room = asyncio.Semaphore(concurrency)
-    # Nobody thinks here: the load is made of many answers, not of long ones.
-    thinking = False if asker.capability.thinking == "switch" else None
     names = sorted(kinds)
 
     async def ask(number: int) -> tuple[str, Try] | None:
-        kind = names[number % len(names)]
+        lap, place = divmod(number, len(names))
+        kind = names[place]
         sample = Sample(
             check="load",
             number=concurrency * 100_000 + number,
             variant=number,
             seed=seed,
-            streamed=number // len(names) % 2 == 0,
-            greedy=number // len(names) // 2 % 2 == 0,
-            thinking=thinking,
+            streamed=kind in _SEVERAL or lap % 2 == 0,
+            greedy=lap // 2 % 2 == 0,
+            thinking=_thinks(kind, lap) if asker.capability.thinking == "switch" else None,
         )
         async with room:
             if time.monotonic() > until_s:
@@ -217,6 +218,12 @@ async def _level(asker: Asker, seed: str, concurrency: int, kinds: Mapping[str, 
     tries = tuple(one for one in asked if one is not None)
     slowest_s = max((answer.exchange.total_s for _, one in tries for answer in one.answers), default=0.0)
     return Level(concurrency, tries, time.monotonic() - began_s, slowest_s)
+
+
+def _thinks(kind: str, lap: int) -> bool:
+    """Hardly anybody: the load is made of many answers, not of long ones. Half of the objects do, because a grammar
+    that begins in a thought shows nowhere else."""
+    return kind == "object" and lap % 4 in (0, 3)
 
 
 async def _copy(asker: Asker, sample: Sample) -> str | None:

@@ -67,7 +67,8 @@ def different_problem(answer: Answer, wanted: Mapping[str, Mapping[str, Any]]) -
     return _end_problem(answer)
 
 
-async def _same_tool(asker: Asker, sample: Sample) -> str | None:
+async def same_tool(asker: Asker, sample: Sample) -> str | None:
+    """J09: the weather of several cities, in one turn."""
     cities, text = several_cities(sample)
     return same_tool_problem(await asker.chat(sample, text, tools=[WEATHER]), cities)
 
@@ -165,7 +166,7 @@ CHECKS: Final = (
         holds="as many calls as cities, and the same set of cities",
         catches="calls of one function that are merged, lost or doubled",
         rule=B80,
-        attempt=_same_tool,
+        attempt=same_tool,
         needs=_PARALLEL,
     ),
     Check(

@@ -204,7 +204,7 @@ CHECKS: Final = (
         rule=Deterministic(EXPOSED),
         attempt=_structured,
         needs=needs(json_schema=True),
-        # Where JSON gets lost between a thought and a grammar, a thought has to be there.
-        thinking=(True, True, True, False),
+        # Where JSON gets lost between a thought and a grammar, a thought has to be there. T06 asks without one as well.
+        thinking=(True,),
     ),
 )
