@@ -80,21 +80,29 @@ class ProbeWish:
     attempt: str | None = None
 
 
+AWAITED_S = 0.25
+"""Pace of the probes that somebody waits for: in a swap all users do."""
+
+
 def probe_wishes(state: State, policy: Policy) -> tuple[ProbeWish, ...]:
-    """A starting instance every second; in a bake and on the way back as often as samples are taken; else unhurried."""
+    """What is waited for at once; in a bake and on the way back as often as samples are taken; else unhurried."""
     active = state.active
     busy = active is not None and active.phase in {Phase.CUTTING_OVER, *SWITCHED, Phase.ROLLING_BACK}
     every_s = min(policy.bake_interval_s, 2.0) if busy else policy.probe_fresh_s / 3
+    seat = candidate_seat(active)
+    awaited = active is not None and active.phase in {Phase.CUTTING_OVER, Phase.ROLLING_BACK}
     wishes = []
     for attempt in state.attempts.values():
         if attempt.state in {AttemptState.STARTING, AttemptState.READY} and attempt.pid is not None:
             release = state.releases[attempt.release]
-            pace_s = 1.0 if attempt.state is AttemptState.STARTING else every_s
+            comes = awaited and Seat(attempt.release, attempt.rollout) == seat
+            pace_s = AWAITED_S if attempt.state is AttemptState.STARTING or comes else every_s
             wishes.append(ProbeWish(attempt.id, release.serves[0], pace_s, attempt.port, release.engine, attempt.id))
     if state.live is not None and state.is_served():  # else it would wait with the users, and tell nothing
         wishes.append(ProbeWish("public", state.releases[state.live.release].serves[0], every_s, None, ""))
-    seat = candidate_seat(active)
     if active is not None and seat is not None and any(s for s in desired_route(state, policy).preview):
-        pace_s = 1.0 if active.phase in {Phase.STARTING, Phase.CUTTING_OVER, Phase.ROLLING_BACK} else every_s
+        loading = any(a.state is not AttemptState.READY for a in state.seat_attempts(seat))
+        hurried = awaited or active.phase is Phase.STARTING
+        pace_s = every_s if not hurried else 1.0 if loading else AWAITED_S
         wishes.append(ProbeWish("preview", state.releases[seat.release].serves[0], pace_s, None, ""))
     return tuple(wishes)
