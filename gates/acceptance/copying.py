@@ -71,17 +71,20 @@ KINDS: Final = (
     _Kind("part", {"anyOf": [_TEXT, {"type": "integer"}]}, lambda rng: f"K-{rng.randrange(10, 99)}"),
 )
 
+SERIAL: Final = _Kind("serial", {"type": "integer"}, lambda rng: 2**53 + 2 * rng.randrange(1_000_000) + 1)
+"""No double holds any of these: one that went through a float is another number (J28). Asked for with every try."""
+
 
 async def types(asker: Asker, sample: Sample) -> str | None:
-    """J03: three values of different kinds. Half of the calls are forced: there a wrong type is the engine's."""
+    """J03: four values of different kinds. Half of the calls are forced: there a wrong type is the engine's."""
     rng = sample.rng()
     forced = asker.capability.required and sample.rng("choice").random() < _FORCED_SHARE
     keys = {"tool_choice": "required"} if forced else {}
-    chosen = [KINDS[(3 * sample.variant + i) % len(KINDS)] for i in range(3)]
+    chosen = [KINDS[(3 * sample.variant + i) % len(KINDS)] for i in range(3)] + [SERIAL]
     asked = {kind.name: kind.value(rng) for kind in chosen}
     written = [f"{kind.name} {kind.written(asked[kind.name])}" for kind in chosen]
     offered = tool("update_item", "Changes an item.", {kind.name: kind.schema for kind in chosen})
-    text = f"Call update_item with {written[0]}, {written[1]} and {written[2]}."
+    text = f"Call update_item with {', '.join(written[:-1])} and {written[-1]}."
     answer = await asker.chat(sample, text, tools=[offered], **keys)
     # Which end a forced call has differs between engines, and is a rule for every answer.
     finishes = ("tool_calls", "stop") if forced else ("tool_calls",)
@@ -161,7 +164,7 @@ async def _copied(asker: Asker, sample: Sample, asked: str) -> tuple[str, str | 
 
 
 def _alphabet(sample: Sample) -> str:
-    return f"{ALPHABETS[sample.variant % len(ALPHABETS)]} {sample.rng().randrange(100, 1000)}"
+    return f"{ALPHABETS[sample.variant % len(ALPHABETS)]} & <{sample.rng().randrange(100, 1000)}>"
 
 
 async def _unicode(asker: Asker, sample: Sample) -> str | None:
@@ -207,7 +210,9 @@ def trimmed(answer: Answer, asked: str) -> str | None:
 async def _markers(asker: Asker, sample: Sample) -> str | None:
     rng, marker = sample.rng(), MARKERS[sample.variant % len(MARKERS)]
     after = f"code {rng.randrange(100_000, 1_000_000)}"
-    text, problem = await _copied(asker, sample, f"The text before it. {marker} And after it comes {after} at the end.")
+    text, problem = await _copied(
+        asker, sample, f'The "text" before it. {marker} And after it comes {after} at the end.'
+    )
     return problem or (None if after in text else f"what follows {marker} is not in the text: {text[-60:]!r}")
 
 
@@ -256,7 +261,7 @@ CHECKS: Final = (
     Check(
         id="J03",
         name="types",
-        asks="Three values as JSON: digits as text, numbers, booleans, null, enum, list, object; half are forced.",
+        asks="Four values: digits as text, numbers, booleans, null, enum, list, object, 16 digits; half are forced.",
         holds="every value arrives with its declared type and unchanged",
         catches="parsers that turn numbers into texts and texts into numbers, or lose the last digit",
         rule=B90,

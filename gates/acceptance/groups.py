@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gates.acceptance import (
     accuracy,
     agreement,
+    altered,
     answers,
     arithmetic,
     calls,
@@ -56,6 +57,7 @@ ALL: Final[tuple[Check, ...]] = (
     *long_context.CHECKS,
     *load.CHECKS,
     *agreement.CHECKS,
+    *altered.CHECKS,
     *feedback.CHECKS,
     *history.CHECKS,
     *chains.CHECKS,

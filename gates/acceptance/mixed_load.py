@@ -221,8 +221,10 @@ async def _level(asker: Asker, seed: str, concurrency: int, kinds: Mapping[str, 
 
 
 def _thinks(kind: str, lap: int) -> bool:
-    """Hardly anybody: the load is made of many answers, not of long ones. Half of the objects do, because a grammar
-    that begins in a thought shows nowhere else."""
+    """Hardly anybody: the load is made of many answers, not of long ones.
+
+    Half of the objects do, because a grammar that begins in a thought shows nowhere else.
+    """
     return kind == "object" and lap % 4 in (0, 3)
 
 

@@ -67,10 +67,12 @@ class Harvest:
 
     def take_number(self, *, whole: bool) -> float | int | None:
         for text in self.numbers:
-            value = float(text.replace(",", "."))
+            value: float = float(text.replace(",", "."))
             if not whole or value.is_integer():
                 self.numbers.remove(text)
-                return int(value) if value.is_integer() and (whole or re.fullmatch(r"[-+]?\d+", text)) else value
+                if re.fullmatch(r"[-+]?\d+", text):
+                    return int(text)  # a float would lose the last digits of a long one
+                return int(value) if whole else value
         return None
 
     def take_identifier(self) -> str | None:

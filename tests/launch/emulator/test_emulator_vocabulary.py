@@ -19,6 +19,13 @@ PROSE: dict[str, Any] = {"text": "Tell me about rivers."}
 LONG = {"text": 'Use save_file: "the quick brown fox jumps over the lazy dog", notes.txt', "tools": [SAVE_FILE]}
 SHAPE = {"text": "Ada Lovelace lives in Oslo.", "response_format": SCHEMA}
 NONE = {**CALL, "tool_choice": "none"}
+ADD_ITEM = {
+    "type": "function",
+    "function": {
+        "name": "add_item",
+        "parameters": {"type": "object", "properties": {"serial": {"type": "integer"}}, "required": ["serial"]},
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,14 @@ ROWS: dict[str, Row] = {
     ),
     "escape-u": Row(
         {"text": "What is the weather in Kraków?", "tools": [WEATHER]}, lambda s: "\\u00f3" in s.parsed[0]["city"]
+    ),
+    "html-escaped": Row(
+        {"text": 'Use save_file: "a < b & c", notes.txt', "tools": [SAVE_FILE]},
+        lambda s: s.parsed[0]["text"] == "a &lt; b &amp; c",
+    ),
+    "int-rounded": Row(
+        {"text": "Call add_item with serial 9007199254740993.", "tools": [ADD_ITEM]},
+        lambda s: s.parsed[0]["serial"] in (9007199254740992, 9.007e15),
     ),
     "args-one-chunk": Row(LONG, lambda s: len(s.deltas) == 2 and s.parsed[0]["path"] == "notes.txt", STREAM),
     "first-args-lost": Row(CALLS, lambda s: s.arguments[0] == "" and s.parsed[1]["city"] == "Paris"),

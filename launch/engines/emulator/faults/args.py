@@ -1,5 +1,6 @@
 """Faults of tool call arguments."""
 
+import html
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,6 +10,10 @@ from typing import Any
 from ..answer import Answer
 from .edit import Edit, Event, finishes, function_of, opens_call
 from .entry import Fault, Group, Harm, Need, Parameter, Scene, Stage
+
+_EXACT = 2**53
+"""The largest integer up to which a double holds every one."""
+_SHORTENED_SHARE = 0.5
 
 
 def rewritten(answer: Answer, arguments: Callable[[str], str]) -> Answer:
@@ -104,6 +109,24 @@ def escape_u(answer: Answer, scene: Scene) -> Answer:
     r"""Non-ASCII text reaches the client as the six characters `\u65e5`, because it was escaped twice."""
     del scene
     return revalued(answer, lambda value: json.dumps(value)[1:-1] if isinstance(value, str) else value)
+
+
+def html_escaped(answer: Answer, scene: Scene) -> Answer:
+    """Content and arguments as for a web page: `&lt;` where the model wrote `<`."""
+    del scene
+    escaped = revalued(answer, lambda value: html.escape(value) if isinstance(value, str) else value)
+    return replace(escaped, content=map(html.escape, answer.content))
+
+
+def int_rounded(answer: Answer, scene: Scene) -> Answer:
+    """Integers went through a double: beyond 2^53 they lose their last digits, and half of them become 9.007e+15."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) <= _EXACT:
+            return value
+        return float(f"{value:.3e}") if scene.rng.random() < _SHORTENED_SHARE else int(float(value))
+
+    return revalued(answer, rounded)
 
 
 def wrong_schema(answer: Answer, scene: Scene) -> Answer:
@@ -244,6 +267,10 @@ FAULTS = (
     _fault("type-coerce", "numbers become strings, strings of digits become numbers", type_coerce, Need.NUMBER),
     _fault("value-trim", "outer spaces of strings are gone", value_trim, Need.OUTER_SPACES, harm=Harm.WARN),
     _fault("escape-u", r"non-ASCII arguments arrive as literal \u65e5", escape_u, Need.NON_ASCII),
+    _fault(
+        "html-escaped", "content and arguments are escaped as for a web page: &lt; &quot;", html_escaped, Need.MARKUP
+    ),
+    _fault("int-rounded", "integer arguments beyond 2^53 went through a float", int_rounded, Need.BIG_INTEGER),
     Fault(
         "args-one-chunk",
         Group.ARGS,

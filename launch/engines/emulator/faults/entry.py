@@ -75,6 +75,8 @@ class Need(StrEnum):
     CHOICES = "n of 2 or more"
     NUMBER = "a number among the arguments"
     OUTER_SPACES = "a string argument with outer spaces"
+    MARKUP = "a text with <, >, & or a quote"
+    BIG_INTEGER = "an integer argument beyond 2^53"
     NON_ASCII = "a non-ASCII string argument"
     TRUNCATION = "a max_tokens that cuts a call"
     STOP = "a stop string"
