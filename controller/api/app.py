@@ -85,10 +85,13 @@ class TopologyBody(_Body):
 class ProposeBody(TopologyBody):
     bake_s: float | None = Field(default=None, ge=0, le=7 * 86_400)
     plan_digest: str | None = Field(default=None, max_length=64)
+    wait_for_free_s: float | None = Field(default=None, ge=0, le=7 * 86_400)
     note: str = Field(default="", max_length=2000)
 
 
-class FreezeBody(_Body):
+class WhyBody(_Body):
+    """Of a freeze and of a cordon: what everybody is told who wonders."""
+
     why: str = Field(min_length=1, max_length=500)
 
 
@@ -108,6 +111,7 @@ def make_app(windows: Windows) -> FastAPI:
     _errors(app)
     _reading(app, windows)
     _asking(app, windows)
+    _closing(app, windows)
     _releases(app, windows)
     return app
 
@@ -233,7 +237,13 @@ def _asking(app: FastAPI, windows: Windows) -> None:
 
     @app.post("/v1/rollouts", status_code=202)
     def propose(body: ProposeBody, request: Request, key: Key = None) -> dict[str, Any]:
-        options = replace(body.options(), bake_s=body.bake_s, plan_digest=body.plan_digest, note=body.note)
+        options = replace(
+            body.options(),
+            bake_s=body.bake_s,
+            plan_digest=body.plan_digest,
+            note=body.note,
+            wait_for_free_s=body.wait_for_free_s,
+        )
         filed = desk.propose(_person(request), body.topology, body.source, options, key)
         return {**answer(filed.rollout, filed.sentence), "notes": list(filed.notes)}
 
@@ -253,8 +263,12 @@ def _asking(app: FastAPI, windows: Windows) -> None:
     def approve(rollout_id: str, request: Request, key: Key = None) -> dict[str, Any]:
         return answer(desk.approve(_person(request), rollout_id, key))
 
+
+def _closing(app: FastAPI, windows: Windows) -> None:
+    desk = windows.desk
+
     @app.post("/v1/freeze")
-    def freeze(body: FreezeBody, request: Request) -> dict[str, Any]:
+    def freeze(body: WhyBody, request: Request) -> dict[str, Any]:
         desk.freeze(_person(request), body.why)
         return {"schema": views.SCHEMA, "sentence": "frozen: queued proposals wait, people still may roll back"}
 
@@ -262,6 +276,16 @@ def _asking(app: FastAPI, windows: Windows) -> None:
     def unfreeze(request: Request) -> dict[str, Any]:
         desk.unfreeze(_person(request))
         return {"schema": views.SCHEMA, "sentence": "the queue moves again"}
+
+    @app.post("/v1/gpus/{card}/cordon")
+    def cordon(card: str, body: WhyBody, request: Request) -> dict[str, Any]:
+        gpu = desk.cordon(_person(request), card, body.why)
+        return {"schema": views.SCHEMA, "gpu": gpu, "sentence": f"nobody gets {gpu} until `cutover uncordon {card}`"}
+
+    @app.post("/v1/gpus/{card}/uncordon")
+    def uncordon(card: str, request: Request) -> dict[str, Any]:
+        gpu = desk.uncordon(_person(request), card)
+        return {"schema": views.SCHEMA, "gpu": gpu, "sentence": f"{gpu} can be had again"}
 
     @app.post("/v1/stop", status_code=202)
     def stop(request: Request) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ..core.cards import Refusal
 from ..core.desired import SWITCHED
 from ..core.plan import ANY, make_plan
 from ..core.policy import Policy
-from ..core.records import Freeze, Kind, Now, Options, Phase, Rollout, State
+from ..core.records import Closed, Freeze, Kind, Now, Options, Phase, Rollout, State
 from ..core.seen import Gpu
 from ..core.table import IllegalMove
 from ..errors import NotAllowedError, NotFoundError, RefusedError, UsageError
@@ -147,6 +147,29 @@ class Desk:
         if self.journal.state.freeze is None:
             raise RefusedError("nothing is frozen")
         self._ask(person, "unfreeze", None, lambda _: (act.SetFreeze(None), f"{person.name} unfreezes"))
+
+    def cordon(self, person: Person, card: str, why: str) -> str:
+        """Nobody gets this card any more; who holds it keeps it. Returns its id."""
+        require(person, "approve", "cordon a GPU")
+        gpu = self._card(card)
+        closed = Closed(person.name, why, self.now().wall_s)
+        self._ask(person, "cordon", None, lambda _: (act.CloseCard(gpu, closed), f"{person.name} cordons {gpu}: {why}"))
+        return gpu
+
+    def uncordon(self, person: Person, card: str) -> str:
+        """Give a card back that somebody cordoned, or that is quarantined. Returns its id."""
+        require(person, "approve", "give a GPU back")
+        gpu = self._card(card)
+        self._ask(person, "uncordon", None, lambda _: (act.OpenCard(gpu), f"{person.name} gives {gpu} back"))
+        return gpu
+
+    def _card(self, name: str) -> str:
+        gpus = self.gpus()
+        found = [gpu.id for gpu in gpus if name in {gpu.id, str(gpu.index)}]
+        if not found:
+            known = ", ".join(str(gpu.index) for gpu in gpus) or "none"
+            raise NotFoundError(f"there is no GPU {name}; this box has {known}")
+        return found[0]
 
     def stop(self, person: Person) -> None:
         require(person, "approve", "stop production")

@@ -84,6 +84,8 @@ app.command(epilog=examples("cutover logs -f", "cutover logs candidate --lines 2
 )
 app.command(epilog=examples("cutover freeze 'exam week'"))(ask.freeze)
 app.command(epilog=examples("cutover unfreeze"))(ask.unfreeze)
+app.command(epilog=examples("cutover cordon 3 'fan is broken, part comes on Friday'"))(ask.cordon)
+app.command(epilog=examples("cutover uncordon 3"))(ask.uncordon)
 app.command(epilog=examples("cutover doctor", "cutover doctor --json"))(doctor.doctor)
 app.command(
     epilog=examples(

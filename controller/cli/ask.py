@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
 
 import typer
 
@@ -82,6 +83,15 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
     gates: Gates = None,
     force: Force = False,
     overrule: Overrule = None,
+    wait_for_free: Annotated[
+        float | None,
+        typer.Option(
+            "--wait-for-free",
+            min=0.0,
+            metavar="SECONDS",
+            help="While its cards are not to be had (somebody else's job, a closed card): wait that long.",
+        ),
+    ] = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Kept with the rollout.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -100,6 +110,7 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
         "gates": _profile(gates),
         "overruled": overruled(overrule),
         "plan_digest": plan_digest,
+        "wait_for_free_s": wait_for_free,
         "note": note,
     }
     client = session.client()
@@ -175,6 +186,29 @@ def freeze(
     """
     session = session_of(ctx, as_json=as_json)
     _said(session, session.client().post("/v1/freeze", {"why": why}, keyed=False))
+
+
+Card = Annotated[str, typer.Argument(metavar="GPU", help="Its index, or its id as `cutover status` shows it.")]
+
+
+def cordon(
+    ctx: typer.Context,
+    gpu: Card,
+    why: Annotated[str, typer.Argument(metavar="WHY", help="What everybody is told who wonders.")],
+    as_json: Json = False,
+) -> None:
+    """Give GPU to nobody until `cutover uncordon`.
+
+    Who holds it keeps it; a plan that needs it is refused and says why.
+    """
+    session = session_of(ctx, as_json=as_json)
+    _said(session, session.client().post(f"/v1/gpus/{quote(gpu, safe='')}/cordon", {"why": why}, keyed=False))
+
+
+def uncordon(ctx: typer.Context, gpu: Card, as_json: Json = False) -> None:
+    """Give a card back that was cordoned, or quarantined because its memory did not return."""
+    session = session_of(ctx, as_json=as_json)
+    _said(session, session.client().post(f"/v1/gpus/{quote(gpu, safe='')}/uncordon", keyed=False))
 
 
 def unfreeze(ctx: typer.Context, as_json: Json = False) -> None:

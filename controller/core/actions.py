@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .records import Attempt, Bake, Freeze, GateResult, Kind, Options, Release, Seat
+from .records import Attempt, Bake, Closed, Freeze, GateResult, Kind, Options, Release, Seat
 from .route import Route
 from .table import Event
 
@@ -94,11 +94,31 @@ class Recall(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class MarkGone(Record):
+    """The process tree is proved empty, and the memory of its cards is not back yet."""
+
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
 class MarkStopped(Record):
-    """The process tree is proved empty: cards, ports and slot are free again."""
+    """The process tree is proved empty and the memory is back: cards, ports and slot are free again."""
 
     attempt: str
     log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCard(Record):
+    """Nobody gets this card any more."""
+
+    gpu: str
+    closed: Closed
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCard(Record):
+    gpu: str
 
 
 @dataclass(frozen=True, slots=True)

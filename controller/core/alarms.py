@@ -17,6 +17,11 @@ def alarms(state: State, seen: Seen) -> list[str]:
         for name, process in seen.processes.items()
         if process.life is Life.STRAYS and state.attempts[name].state is AttemptState.READY
     ]
+    found += [
+        f"{gpu} is quarantined: {closed.why}; look at `cutover gpus`, then `cutover uncordon {gpu}`"
+        for gpu, closed in state.closed.items()
+        if not closed.by
+    ]
     if not seen.door.alive:
         found.append(f"the front door does not answer: {seen.door.why or 'not started'}")
     return found

@@ -30,15 +30,22 @@ def holders(state: State) -> dict[str, Attempt]:
     return {gpu: attempt for attempt in state.attempts.values() if attempt.holds for gpu in attempt.gpus}
 
 
-def usable(inventory: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Cards that NVML vouches for and no stranger sits on."""
-    return tuple(gpu for gpu in inventory if gpu.trusted and not gpu.foreign)
+def usable(state: State, inventory: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Cards that NVML vouches for, that no stranger sits on and that are not closed."""
+    return tuple(gpu for gpu in inventory if gpu.trusted and not gpu.foreign and gpu.id not in state.closed)
+
+
+def is_back(gpu: Gpu | None, limit_mib: int) -> bool:
+    """Whether the memory of a card is free again; a card that cannot be read is not. A stranger on it is named so."""
+    if gpu is None or not gpu.trusted or gpu.memory_used_mib is None:
+        return False
+    return bool(gpu.foreign) or gpu.memory_used_mib <= limit_mib
 
 
 def without_holder(state: State, inventory: tuple[Gpu, ...], leaving: Collection[str] = ()) -> tuple[Gpu, ...]:
     """Usable cards that no attempt holds; attempts in `leaving` count as gone because they are about to be."""
     held = {gpu for gpu, attempt in holders(state).items() if attempt.id not in leaving}
-    return tuple(gpu for gpu in usable(inventory) if gpu.id not in held)
+    return tuple(gpu for gpu in usable(state, inventory) if gpu.id not in held)
 
 
 def place(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple[Gpu, ...]) -> Places | Refusal:

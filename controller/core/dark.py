@@ -19,7 +19,8 @@ WARM_S = 1.0
 def dark_parts(state: State, rollout: Rollout) -> Mapping[str, float]:
     """Seconds in which nothing served, by what they went into; empty when it was never dark.
 
-    ``drain``: streams in flight ended · ``stop``: the old processes ended · ``start``: from the first process of the
+    ``drain``: streams in flight ended · ``stop``: the old processes ended ·
+    ``memory``: their cards' memory came back · ``start``: from the first process of the
     release that came to its last instance that generated · ``gates`` · ``rest``: everything else, which is decisions,
     probes and the switch, or the way back when the rollout did not succeed. The parts add up to ``dark_s``.
     """
@@ -30,7 +31,8 @@ def dark_parts(state: State, rollout: Rollout) -> Mapping[str, float]:
     came = [a for a in state.attempts.values() if a.rollout == rollout.id and a.ready_at_s is not None]
     parts = {
         "drain": _between((a.retired_at_s for a in left), (a.stopping_at_s for a in left)),
-        "stop": _between((a.stopping_at_s for a in left), (a.stopped_at_s for a in left)),
+        "stop": _between((a.stopping_at_s for a in left), (a.gone_at_s for a in left)),
+        "memory": _between((a.gone_at_s for a in left), (a.stopped_at_s for a in left)),
         "start": _between((a.started_at_s for a in came), (a.ready_at_s for a in came)),
         "gates": rollout.times.get(Phase.GATING.value, 0.0),
     }

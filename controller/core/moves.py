@@ -238,10 +238,31 @@ def _recall(state: State, action: act.Recall, now: Now, why: str) -> State:
     return _lit(with_attempt(state, replace(rest(attempt, AttemptState.READY, now, why), gave_way_to=None)), now)
 
 
+def _mark_gone(state: State, action: act.MarkGone, now: Now, why: str) -> State:  # noqa: ARG001
+    attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.STOPPING)
+    return with_attempt(state, replace(attempt, gone_at_s=now.boot_s))
+
+
 def _mark_stopped(state: State, action: act.MarkStopped, now: Now, why: str) -> State:  # noqa: ARG001
     attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.STOPPING)
-    stopped = replace(rest(attempt, AttemptState.STOPPED, now, attempt.why), stopped_at_s=now.boot_s)
+    gone_at_s = now.boot_s if attempt.gone_at_s is None else attempt.gone_at_s
+    stopped = replace(
+        rest(attempt, AttemptState.STOPPED, now, attempt.why), gone_at_s=gone_at_s, stopped_at_s=now.boot_s
+    )
     return with_attempt(state, replace(stopped, log_tail=action.log_tail))
+
+
+def _close_card(state: State, action: act.CloseCard, now: Now, why: str) -> State:  # noqa: ARG001
+    known = state.closed.get(action.gpu)
+    if known is not None and bool(known.by) >= bool(action.closed.by):
+        raise IllegalMove(f"{action.gpu} is {known.word} already: {known.why}")
+    return replace(state, closed={**state.closed, action.gpu: action.closed})
+
+
+def _open_card(state: State, action: act.OpenCard, now: Now, why: str) -> State:  # noqa: ARG001
+    if action.gpu not in state.closed:
+        raise IllegalMove(f"{action.gpu} is not closed")
+    return replace(state, closed={gpu: closed for gpu, closed in state.closed.items() if gpu != action.gpu})
 
 
 def _record_gate(state: State, action: act.RecordGate, now: Now, why: str) -> State:  # noqa: ARG001
@@ -388,7 +409,10 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.MarkReady: _mark_ready,
     act.Retire: _retire,
     act.Recall: _recall,
+    act.MarkGone: _mark_gone,
     act.MarkStopped: _mark_stopped,
+    act.CloseCard: _close_card,
+    act.OpenCard: _open_card,
     act.RecordGate: _record_gate,
     act.CommitCutover: _commit_cutover,
     act.CommitRollback: _commit_rollback,

@@ -80,12 +80,22 @@ def leasing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decis
     release = state.releases[rollout.release]
     if blockers or no_places(state, release, policy, frozenset(), *first):
         return None
-    foreign = [text for gpu in seen.gpus if gpu.id in needed for text in gpu.foreign]
-    if foreign:
-        return move(rollout, Event.REFUSED, f"somebody else came onto the cards: {foreign[0]}")
-    attempts = new_attempts(state, policy, release, rollout.id, rollout.gpu_map, *first)
+    if taken := _lost_cards(state, seen, needed):
+        return move(rollout, Event.REFUSED, taken)
+    if any(not gpu.trusted for gpu in seen.gpus if gpu.id in needed):
+        return None  # a card that cannot be read is not free
+    attempts = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, *first)
     free = "1 GPU is free" if len(needed) == 1 else f"{len(needed)} GPUs are free"
     return Decision(act.TakeLease(rollout.id, attempts), free)
+
+
+def _lost_cards(state: State, seen: Seen, needed: set[str]) -> str | None:
+    """What came between the plan and the lease: a stranger, or a card that was closed."""
+    foreign = [text for gpu in seen.gpus if gpu.id in needed for text in gpu.foreign]
+    if foreign:
+        return f"somebody else came onto the cards: {foreign[0]}"
+    closed = [gpu for gpu in needed if gpu in state.closed]
+    return f"{closed[0]} is {state.closed[closed[0]].word}: {state.closed[closed[0]].why}" if closed else None
 
 
 def _endless_drain(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -108,7 +118,7 @@ def _endless_drain(rollout: Rollout, state: State, seen: Seen, policy: Policy) -
 
 
 def starting(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
-    if broken := _replace_or_break(rollout, state, policy):
+    if broken := _replace_or_break(rollout, state, seen, policy):
         return broken
     if not all_ready(state, rollout.seat):
         return None
@@ -121,7 +131,7 @@ def starting(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Deci
     return None
 
 
-def _replace_or_break(rollout: Rollout, state: State, policy: Policy) -> Decision | None:
+def _replace_or_break(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
     """An instance that died: once more on other ports if a port was taken, else the candidate is broken."""
     missing = missing_instances(state, rollout.seat)
     if not missing:
@@ -134,8 +144,7 @@ def _replace_or_break(rollout: Rollout, state: State, policy: Policy) -> Decisio
         return move(rollout, Event.BROKEN, f"instance {last.instance} ({last.id}) did not come up: {last.why}")
     if last.holds:
         return None
-    release = state.releases[rollout.release]
-    again = new_attempts(state, policy, release, rollout.id, rollout.gpu_map, last.instance)
+    again = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, last.instance)
     return Decision(act.AddAttempts(again), f"a port of {last.id} was taken: once more on other ports")
 
 
@@ -233,7 +242,7 @@ def _what_stays(rollout: Rollout, state: State) -> str:
 
 def completing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
     """Rolling: users are with the first instances; what is left of the old release makes room for the others."""
-    if broken := _replace_or_break(rollout, state, policy):
+    if broken := _replace_or_break(rollout, state, seen, policy):
         return broken
     if rollout.switched_at_s is None:
         return None
@@ -247,10 +256,9 @@ def completing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> De
         needed = {gpu for name in rest for gpu in rollout.gpu_map.get(name, ())}
         if any(gpu in held for gpu in needed) or no_places(state, release, policy, frozenset(), *rest):
             return None
-        foreign = [text for gpu in seen.gpus if gpu.id in needed for text in gpu.foreign]
-        if foreign:
-            return move(rollout, Event.BROKEN, f"somebody else came onto the cards: {foreign[0]}")
-        attempts = new_attempts(state, policy, release, rollout.id, rollout.gpu_map, *rest)
+        if taken := _lost_cards(state, seen, needed):
+            return move(rollout, Event.BROKEN, taken)
+        attempts = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, *rest)
         return Decision(act.AddAttempts(attempts), f"their cards are free: {', '.join(rest)} follows")
     if not all_ready(state, rollout.seat):
         return None

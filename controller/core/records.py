@@ -143,9 +143,11 @@ class Attempt:
     gave_way_to: str | None = None  # the rollout that it made room for: while that one runs, it is not started again
     retired_at_s: float | None = None
     stopping_at_s: float | None = None
-    stopped_at_s: float | None = None
+    gone_at_s: float | None = None  # its last process
+    stopped_at_s: float | None = None  # … and its cards' memory is back
     why: str = ""  # the last sentence about it
     log_tail: str = ""  # of an attempt that failed
+    memory_before_mib: Mapping[str, int] = field(default_factory=dict)  # card → used before it started
 
     @property
     def holds(self) -> bool:
@@ -207,6 +209,7 @@ class Options:
     force: bool = False  # serve other model names than live
     bake_s: float | None = None
     gates: str | None = None
+    wait_for_free_s: float | None = None  # stay in the queue that long while its cards are not to be had
     strategy: str = "auto"  # or the one that somebody wants: blue-green | rolling | swap
     plan_digest: str | None = None
     note: str = ""
@@ -267,6 +270,20 @@ class Freeze:
 
 
 @dataclass(frozen=True, slots=True)
+class Closed:
+    """A card that nobody gets: a human has cordoned it, or its memory did not come back (quarantine)."""
+
+    by: str  # a person; empty: quarantine
+    why: str
+    since_wall_s: float
+    free_mib: int | None = None  # quarantine: with no more than that in use it is lifted
+
+    @property
+    def word(self) -> str:
+        return f"cordoned by {self.by}" if self.by else "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Everything the journal knows. `moves` makes the next one; the store keeps it."""
 
@@ -276,6 +293,7 @@ class State:
     live: Seat | None = None
     previous: Seat | None = None
     freeze: Freeze | None = None
+    closed: Mapping[str, Closed] = field(default_factory=dict)  # by GPU id
     last_port: int = 0
     last_slot: int = 0
     releases: Mapping[str, Release] = field(default_factory=dict)

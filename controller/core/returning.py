@@ -93,14 +93,16 @@ def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, poli
     placed = place(release.instances, without_holder(state, seen.gpus), seen.gpus)
     if isinstance(placed, Refusal):
         return _make_room_to_return(rollout, state, release, placed, seen, policy)
-    return _start_again(rollout, state, release, placed, policy)
+    return _start_again(rollout, state, release, placed, seen, policy)
 
 
-def _start_again(rollout: Rollout, state: State, release: Release, placed: Places, policy: Policy) -> Decision | None:
+def _start_again(
+    rollout: Rollout, state: State, release: Release, placed: Places, seen: Seen, policy: Policy
+) -> Decision | None:
     names = tuple(placed)
     if no_places(state, release, policy, frozenset(), *names):
         return None  # whoever drains gives them back
-    attempts = new_attempts(state, policy, release, rollout.id, placed, *names)
+    attempts = new_attempts(state, seen, policy, Seat(release.id, rollout.id), placed, *names)
     return Decision(
         act.AddAttempts(attempts), f"{release.id} is started again ({', '.join(names)}): its cards are free"
     )
@@ -119,7 +121,7 @@ def _make_room_to_return(
         return None
     free, soon = without_holder(state, seen.gpus), without_holder(state, seen.gpus, _leaving(state, policy))
     if _comes_in_parts(release) and (some := place_some(release.instances, free, seen.gpus)):
-        return _start_again(rollout, state, release, some, policy)
+        return _start_again(rollout, state, release, some, seen, policy)
     if not isinstance(place(release.instances, soon, seen.gpus), Refusal):
         return None  # its cards are being given back just now
     if _comes_in_parts(release) and place_some(release.instances, soon, seen.gpus):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
-from .cards import Places, Refusal, holders, place, place_some, usable, without_holder
+from .cards import Places, Refusal, holders, place, place_some, without_holder
 from .records import Attempt, AttemptState, Release, Seat, State
 from .seen import Gpu
 
@@ -148,8 +148,3 @@ def _yielding(state: State, placed: Places) -> tuple[str, ...]:
     others = {a.id for a in _others(state)}
     seats = {Seat(held[g].release, held[g].rollout) for g in taken if g in held and held[g].id in others}
     return tuple(a.id for a in _others(state) if Seat(a.release, a.rollout) in seats)
-
-
-def is_possible(release: Release, inventory: tuple[Gpu, ...]) -> bool:
-    """Whether the box could carry the release if nothing else ran on it."""
-    return not isinstance(place(release.instances, usable(inventory), inventory), Refusal)

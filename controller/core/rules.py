@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 from . import actions as act
 from .actions import Decision
-from .cards import Places, Refusal, holders, no_places, place, without_holder
+from .cards import Places, Refusal, holders, is_back, no_places, place, without_holder
 from .desired import SWITCHED, candidate_seat, desired_route, wanted_seats
+from .plan import make_plan
 from .policy import Policy
 from .progress import PHASES, deadline_s
-from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
+from .records import Attempt, AttemptState, Closed, Kind, Phase, Release, Rollout, Seat, State
 from .route import DoorSeen, Route, SlotState
 from .seats import all_ready, is_fresh, is_recallable, missing_instances, move, new_attempts
 from .seen import Life, ProcessSeen, Seen
@@ -182,6 +183,10 @@ def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
             force = since_s > STRAY_GRACE_S
             return Decision(act.ClearStrays(attempt.id, force=force), "its shim is dead and processes of it live on")
         if process.life is not Life.RUNNING:
+            if waits := _await_memory(attempt, state, seen, policy):
+                if isinstance(waits.action, act.Wait):
+                    continue
+                return waits
             return Decision(
                 act.MarkStopped(attempt.id, process.log_tail), f"{attempt.id} is gone, nothing of it is left"
             )
@@ -198,6 +203,40 @@ def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
             return Decision(
                 act.CutSlot(attempt.slot, attempt.id), f"the drain deadline of {limit_s:.0f} s is over: {cut}"
             )
+    return None
+
+
+def _await_memory(attempt: Attempt, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """A lease ends when the memory is back; a card that does not give it back in time is nobody's."""
+    if attempt.boot_id != seen.now.boot_id:
+        return None  # nothing outlives a reboot
+    cards = {gpu.id: gpu for gpu in seen.gpus}
+    late = [
+        (gpu, free_mib + policy.memory_slack_mib)
+        for gpu, free_mib in attempt.memory_before_mib.items()
+        if gpu not in state.closed and not is_back(cards.get(gpu), free_mib + policy.memory_slack_mib)
+    ]
+    if not late:
+        return None
+    gpu, limit_mib = late[0]
+    card = cards.get(gpu)
+    used = "cannot be read" if card is None or not card.trusted else f"shows {card.memory_used_mib} MiB in use"
+    if attempt.gone_at_s is None:
+        return Decision(act.MarkGone(attempt.id), f"{attempt.id} is gone, and {gpu} {used}: waiting for its memory")
+    if seen.now.boot_s - attempt.gone_at_s < policy.memory_back_s:
+        return Decision(act.Wait(), f"{gpu} {used}")
+    why = f"{gpu} {used} {policy.memory_back_s:.0f} s after {attempt.id} was gone, expected {limit_mib} at most"
+    return Decision(act.CloseCard(gpu, Closed("", why, seen.now.wall_s, limit_mib)), f"quarantined: {why}")
+
+
+def lift_quarantine(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """Memory that came back late came back; what a human has cordoned, a human gives back."""
+    for gpu in seen.gpus:
+        closed = state.closed.get(gpu.id)
+        if closed is None or closed.by or closed.free_mib is None or gpu.foreign:
+            continue
+        if is_back(gpu, closed.free_mib):
+            return Decision(act.OpenCard(gpu.id), f"the memory of {gpu.id} is back: {gpu.memory_used_mib} MiB in use")
     return None
 
 
@@ -272,15 +311,23 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
         release = state.releases[seat.release]
         if yields := _yields_to_live(state, set(mine[-1].gpus)):
             return yields
-        taken = set(mine[-1].gpus) & set(holders(state))
-        if taken or no_places(state, release, policy, frozenset(), name):
+        cards = _cards_to_revive(state, seen, mine[-1], release)
+        if cards is None or no_places(state, release, policy, frozenset(), name):
             continue  # given to somebody while it was not allowed to start: when they are back, it is
-        gpu_map = {name: mine[-1].gpus}
+        gpu_map = {name: cards}
         return Decision(
-            act.AddAttempts(new_attempts(state, policy, release, seat.rollout, gpu_map, name)),
+            act.AddAttempts(new_attempts(state, seen, policy, seat, gpu_map, name)),
             f"live instance {name} is gone ({mine[-1].why}): start it again ({recent} starts so far)",
         )
     return _bear(state, seen, policy, seat) or _rewire_router(state, seen, policy, seat)
+
+
+def _cards_to_revive(state: State, seen: Seen, last: Attempt, release: Release) -> tuple[str, ...] | None:
+    """Its own cards; free ones instead of a card that is closed; None when there are none."""
+    if not set(last.gpus) & set(state.closed):
+        return None if set(last.gpus) & set(holders(state)) else last.gpus
+    placed = place((release.instance(last.instance),), without_holder(state, seen.gpus), seen.gpus)
+    return None if isinstance(placed, Refusal) else placed[last.instance]
 
 
 def _besides(state: State) -> tuple[Attempt, ...]:
@@ -307,7 +354,7 @@ def _bear(state: State, seen: Seen, policy: Policy, seat: Seat) -> Decision | No
         return yields
     if cards & set(holders(state)) or no_places(state, release, policy, frozenset(), *names):
         return None
-    attempts = new_attempts(state, policy, release, seat.rollout, placed, *names)
+    attempts = new_attempts(state, seen, policy, seat, placed, *names)
     return Decision(act.AddAttempts(attempts), f"their cards are free: {', '.join(names)} of {release.id} follows")
 
 
@@ -343,7 +390,7 @@ def _rewire_router(state: State, seen: Seen, policy: Policy, seat: Seat) -> Deci
         return None
     if no_places(state, release, policy, frozenset(), old.instance):
         return Decision(act.Retire(old.id), "its engines have other ports now: the router is started again")
-    attempts = new_attempts(state, policy, release, seat.rollout, {}, old.instance)
+    attempts = new_attempts(state, seen, policy, seat, {}, old.instance)
     return Decision(act.AddAttempts(attempts), f"the engines behind {old.id} have other ports now: a router that knows")
 
 
@@ -417,6 +464,8 @@ def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
     for rollout in state.queue:
         if rollout.kind is not Kind.ROLLBACK and _comes_back(state, seen, policy):
             continue
+        if _waits_for_cards(rollout, state, seen, policy):
+            continue
         if rollout.kind is Kind.ROLLBACK:
             if rollout.target is None or rollout.target != state.previous:
                 return move(rollout, Event.REFUSED, "the release to return to is not `previous` any more")
@@ -446,6 +495,19 @@ def _comes_back(state: State, seen: Seen, policy: Policy) -> bool:
     return False
 
 
+def _waits_for_cards(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Refusal | None:
+    """Somebody else's job is on the cards: a proposal that may wait lets others pass until they are free."""
+    patience_s = rollout.options.wait_for_free_s
+    if patience_s is None or rollout.phase_boot_id != seen.now.boot_id:
+        return None
+    if seen.now.boot_s - rollout.phase_since_s > patience_s:
+        return None  # its turn, and its refusal says what is in the way
+    plan = make_plan(
+        state, state.releases[rollout.release], seen.gpus, policy, options=rollout.options, profile=rollout.profile
+    )
+    return plan if isinstance(plan, Refusal) else None
+
+
 RULES: tuple[Rule, ...] = (
     open_door,
     repair_route,
@@ -462,6 +524,7 @@ RULES: tuple[Rule, ...] = (
     stop_orphan_gate,
     retire_unwanted,
     stop_retired,
+    lift_quarantine,
     start_planned,
     accept_next,
 )
@@ -473,10 +536,10 @@ def decide(state: State, seen: Seen, policy: Policy) -> Decision:
         decision = rule(state, seen, policy)
         if decision is not None:
             return decision
-    return Decision(act.Wait(), at_rest(state, seen))
+    return Decision(act.Wait(), at_rest(state, seen, policy))
 
 
-def at_rest(state: State, seen: Seen) -> str:
+def at_rest(state: State, seen: Seen, policy: Policy) -> str:
     """What the controller is waiting for, in one sentence."""
     active = state.active
     if active is not None:
@@ -490,4 +553,6 @@ def at_rest(state: State, seen: Seen) -> str:
         return f"{about}: {active.why}"
     frozen = f"; frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze else ""
     serving = f"{state.live.release} is live" if state.live else "nothing is live"
-    return f"{serving}, no rollout is running{frozen}"
+    waits = [(r.id, refusal) for r in state.queue if (refusal := _waits_for_cards(r, state, seen, policy))]
+    queued = f"; {waits[0][0]} waits for its cards: {waits[0][1].why}" if waits else ""
+    return f"{serving}, no rollout is running{frozen}{queued}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from . import actions as act
 from .actions import Decision
 from .policy import Policy
-from .records import Attempt, AttemptState, Release, Rollout, Seat, State
+from .records import Attempt, AttemptState, Rollout, Seat, State
 from .seen import ProbeSeen, Seen
 from .table import Event
 
@@ -18,12 +18,14 @@ def move(rollout: Rollout, event: Event, why: str) -> Decision:
 
 
 def new_attempts(
-    state: State, policy: Policy, release: Release, rollout_id: str, gpu_map: Mapping[str, tuple[str, ...]], *names: str
+    state: State, seen: Seen, policy: Policy, place: Seat, gpu_map: Mapping[str, tuple[str, ...]], *names: str
 ) -> tuple[Attempt, ...]:
-    """Attempts for the named instances (default: all), with ports and slots that nobody holds.
+    """Attempts for the named instances (default: all) of a seat, with ports and slots that nobody holds.
 
     Ports and slots go round: one that was just in use still has clients that remember it (sglang#22779).
     """
+    release = state.releases[place.release]
+    used = {gpu.id: gpu.memory_used_mib for gpu in seen.gpus if gpu.memory_used_mib is not None}
     chosen = [i for i in release.instances if not names or i.name in names]
     held = [a for a in state.attempts.values() if a.holds]
     ports = _round(policy.port_first, policy.port_last, policy.port_block, state.last_port, {a.port for a in held})
@@ -33,16 +35,17 @@ def new_attempts(
         attempts.append(
             Attempt(
                 id=f"{release.name}-{instance.name}-{number}",
-                rollout=rollout_id,
+                rollout=place.rollout,
                 release=release.id,
                 instance=instance.name,
                 role=instance.role,
                 gpus=tuple(gpu_map.get(instance.name, ())),
                 port=next(ports),
                 slot=next(slots) if instance.fronted else None,
+                memory_before_mib={gpu: used[gpu] for gpu in gpu_map.get(instance.name, ()) if gpu in used},
             )
         )
-    return _with_workers(state, release, rollout_id, tuple(attempts))
+    return _with_workers(state, place, tuple(attempts))
 
 
 def _round(first: int, last: int, step: int, after: int, taken: set[int]) -> Iterator[int]:
@@ -51,13 +54,13 @@ def _round(first: int, last: int, step: int, after: int, taken: set[int]) -> Ite
     return iter([n for n in ordered if n not in taken])
 
 
-def _with_workers(
-    state: State, release: Release, rollout_id: str, attempts: tuple[Attempt, ...]
-) -> tuple[Attempt, ...]:
+def _with_workers(state: State, place: Seat, attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
     """A router learns the ports of the engines behind it, in the order of the topology."""
-    known = {a.instance: a.port for a in state.seat_attempts(Seat(release.id, rollout_id))}
+    known = {a.instance: a.port for a in state.seat_attempts(place)}
     known |= {a.instance: a.port for a in attempts}
-    workers = tuple(known[i.name] for i in release.instances if i.role != "router" and i.name in known)
+    workers = tuple(
+        known[i.name] for i in state.releases[place.release].instances if i.role != "router" and i.name in known
+    )
     return tuple(replace(a, workers=workers) if a.role == "router" else a for a in attempts)
 
 

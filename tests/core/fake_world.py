@@ -45,6 +45,8 @@ class FakeWorld:
     door_alive: bool = True
     in_flight: dict[int, int] = field(default_factory=dict)
     foreign: dict[int, str] = field(default_factory=dict)
+    memory_mib: dict[int, int] | None = None  # used per card; None: nobody can tell
+    untrusted: set[int] = field(default_factory=set)
     traffic: dict[str, Traffic] = field(default_factory=dict)
     cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
     heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
@@ -82,7 +84,15 @@ class FakeWorld:
             traffic=self.traffic,
             gates=self.gates,
             gpus=tuple(
-                Gpu(f"gpu-{n}", n, foreign=(self.foreign[n],) if n in self.foreign else ()) for n in range(self.gpus)
+                Gpu(
+                    f"gpu-{n}",
+                    n,
+                    memory_total_mib=None if self.memory_mib is None else 24_000,
+                    memory_used_mib=None if self.memory_mib is None else self.memory_mib.get(n, 0),
+                    foreign=(self.foreign[n],) if n in self.foreign else (),
+                    trusted=n not in self.untrusted,
+                )
+                for n in range(self.gpus)
             ),
         )
 
@@ -235,6 +245,11 @@ class Box:
         for _ in range(200):
             if not self.loop.step():
                 self.world.clock_s += 0.5
+
+    def settle_for(self, seconds: float) -> None:
+        """Let that much time pass."""
+        end_s = self.world.clock_s + seconds
+        self.run(lambda: self.world.clock_s >= end_s)
 
     def running(self) -> set[str]:
         return {a.release for a in self.state.attempts.values() if a.state is AttemptState.READY}
