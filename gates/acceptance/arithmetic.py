@@ -10,8 +10,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.acceptance.asker import result, user
-from gates.acceptance.check import Check, Deterministic, Sample, Tier, needs
-from gates.acceptance.prompts import RefusedError, count, one_token, rendered
+from gates.acceptance.check import Check, Deterministic, Sample, Skip, Tier, needs
+from gates.acceptance.prompts import RefusedError, count, count_if_accepted, one_token, rendered
 from gates.acceptance.tools import CLOCK, WEATHER
 
 if TYPE_CHECKING:
@@ -211,6 +211,23 @@ async def _system_rendered(asker: Asker, sample: Sample) -> str | None:
     return await _adds(asker, sample, less, more, MANY_TOKENS, "the system message got 200 words longer")
 
 
+async def _every_system_rendered(asker: Asker, sample: Sample) -> str | None:
+    def behind(text: str) -> Messages:
+        return [{"role": "system", "content": text}, {"role": "system", "content": "Be brief."}, question(sample)]
+
+    told = "You are the assistant of a harbour office."
+    short = await count_if_accepted(asker, sample, behind(told), TOOLS)
+    if short is None:
+        raise Skip("this template takes one system message and says so")
+    long = await count(asker, sample, behind(f"{told} {words(MANY_WORDS)}"), TOOLS)
+    if long - short >= MANY_TOKENS:
+        return None
+    return (
+        f"the first of two system messages got 200 words longer: the prompt grows by {long - short} tokens from "
+        f"{short}, expected at least {MANY_TOKENS}"
+    )
+
+
 def _guarded(attempt: Callable[[Asker, Sample], Awaitable[str | None]]) -> Callable[..., Awaitable[str | None]]:
     async def guarded(asker: Asker, sample: Sample) -> str | None:
         try:
@@ -334,5 +351,13 @@ CHECKS: Final[tuple[Check, ...]] = (
         f"the prompt grows by at least {MANY_TOKENS} tokens",
         "a template that writes the tools in place of the system message: an agent without its instructions",
         _system_rendered,
+    ),
+    _letter(
+        "n",
+        "every system message",
+        "A question behind two system messages, and with the first of them 200 words longer.",
+        f"the prompt grows by at least {MANY_TOKENS} tokens; a refusal (400) is no failure",
+        "a template that keeps only the last system message: instructions that are lost without a word",
+        _every_system_rendered,
     ),
 )

@@ -212,8 +212,9 @@ _BEYOND_THE_CATALOGUE: Final[Mapping[str, tuple[str, ...]]] = {
     "fin_stop_on_calls": ("P03", "P06"),
     "reasoning_gap": ("P12", "T01"),
     "second_args_lost": ("J20",),
-    "html_escaped": ("J27",),
-    "int_rounded": ("J28",),
+    "prompt_last_system": ("F08",),
+    "html_escaped": ("J04", "J05", "J27"),
+    "int_rounded": ("J03", "J28"),
     "first_args_lost": ("J20",),
 }
 _WARN_ONLY: Final = frozenset({"choice-mix"})

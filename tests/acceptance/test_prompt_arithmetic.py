@@ -14,7 +14,7 @@ from gate_kit import Engines, Judge
 from gates.contract import Verdict
 from launch.engines.emulator.testing import emulator
 
-LETTERS = [f"F08{letter}" for letter in "abcdefghijklm"]
+LETTERS = [f"F08{letter}" for letter in "abcdefghijklmn"]
 PROFILE = {"checks": LETTERS, "seed": "x", "tier": "smoke"}
 FAST = ("--ttft-ms", "1", "--itl-ms", "0.2")
 
@@ -50,6 +50,7 @@ def blocking(verdict: Verdict) -> set[str]:
         ("prompt-args-coerced", {"F08c"}, "arguments of an earlier call"),
         ("prompt-null-literal", {"F08e"}, "counts more than an empty one"),
         ("prompt-drop-reasoning", {"F08h"}, "the capability says keeps_reasoning"),
+        ("prompt-last-system", {"F08n"}, "the first of two system messages got 200 words longer"),
         ("toggle-ignored", {"F08i"}, "the switch enable_thinking does not reach it"),
     ],
 )
@@ -164,7 +165,7 @@ def rendering(
         (rendering(tools=False), {"F08a"}),
         (rendering(text=False), {"F08d"}),
         (rendering(parts=False), {"F08f"}),
-        (rendering(system=False), {"F08m"}),
+        (rendering(system=False), {"F08m", "F08n"}),
         (rendering(results=slice(-1, None)), {"F08j"}),
         (rendering(results=slice(1)), {"F08j"}),
         (rendering(escaped=True), {"F08k"}),

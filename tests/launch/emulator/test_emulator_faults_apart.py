@@ -69,6 +69,18 @@ def test_a_null_becomes_a_word_of_the_prompt():
         assert grows(struck.url, empty, null) == 1
 
 
+def test_only_the_last_system_message_stays_in_the_prompt():
+    def asks(first: str, last: str) -> dict[str, Any]:
+        said = (("system", first), ("system", last), ("user", "Hello!"))
+        return {"messages": [{"role": role, "content": text} for role, text in said]}
+
+    short, longer = asks("Be brief.", "Be kind."), asks("Be brief. Never say more than one sentence.", "Be kind.")
+    with engine() as good, engine("prompt-last-system") as struck:
+        assert grows(good.url, short, longer) > 0
+        assert grows(struck.url, short, longer) == 0
+        assert grows(struck.url, short, asks("Be brief.", "Be kind. Never say more than one sentence.")) > 0
+
+
 def test_an_ignored_switch_leaves_the_prompt_as_it_is():
     off = {**HELLO, "chat_template_kwargs": {"enable_thinking": False}}
     with engine(None, "--thinking", "on") as good, engine("toggle-ignored", "--thinking", "on") as struck:

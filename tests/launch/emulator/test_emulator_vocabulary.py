@@ -206,6 +206,7 @@ ROWS: dict[str, Row] = {
 ELSEWHERE = {
     "bang-after-wake", "state-bleed", "swap-requests",
     "prompt-null-literal", "prompt-args-coerced", "prompt-drop-reasoning",
+    "prompt-last-system",
 }  # fmt: skip
 """Faults that one request cannot show: in `test_emulator_faults_apart.py`."""
 OTHER_DIALECTS = ("vllm-old", "sglang", "llamacpp", "smg")

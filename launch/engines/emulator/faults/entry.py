@@ -64,6 +64,7 @@ class Need(StrEnum):
     PARALLEL = "two calls in one answer"
     CALL = "a call"
     HISTORY = "tool turns in the history"
+    SYSTEMS = "several system messages"
     REASONING_HISTORY = "reasoning in the history"
     THINKING = "thinking switched on"
     SWITCH = "a thinking switch"

@@ -48,6 +48,16 @@ def _without_tool_turns(prompt: Prompt) -> Prompt:
     return tuple(kept)
 
 
+def _last_system_only(prompt: Prompt) -> Prompt:
+    """Of several system messages only the last, as a template has it that overwrites one variable with each."""
+    starts = [at for at, segment in enumerate(prompt) if segment.kind == "turn" and segment.body == "system"]
+    dropped: set[int] = set()
+    for start in starts[:-1]:
+        end = next(at for at in range(start, len(prompt)) if prompt[at].kind == "end")
+        dropped.update(range(start, end + 1))
+    return tuple(segment for at, segment in enumerate(prompt) if at not in dropped)
+
+
 def _habit(scene: Scene) -> "Asked":
     """Whatever was asked, the switch stands where it stands by itself."""
     cue = Segment("cue", "" if scene.thinks_by_habit else NO_THOUGHT)
@@ -89,6 +99,12 @@ FAULTS = (
         "reasoning of earlier turns is missing in the prompt",
         _without_reasoning,
         Need.REASONING_HISTORY,
+    ),
+    _fault(
+        "prompt-last-system",
+        "of several system messages only the last stands in the prompt",
+        _last_system_only,
+        Need.SYSTEMS,
     ),
     Fault(
         "toggle-ignored",
