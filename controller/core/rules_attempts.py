@@ -1,0 +1,180 @@
+"""Rules for attempts, whosever they are: they die, are adopted, become ready, drain, stop and give back. Pure."""
+
+from __future__ import annotations
+
+from . import actions as act
+from .actions import Decision
+from .cards import is_back
+from .desired import wanted_seats
+from .policy import Policy
+from .records import Attempt, AttemptState, Closed, Seat, State
+from .route import SlotState
+from .seats import is_fresh
+from .seen import Life, ProcessSeen, Seen
+
+STRAY_GRACE_S = 10.0
+BEGUN = frozenset({AttemptState.STARTING, AttemptState.READY})
+LEAVING = frozenset({AttemptState.RETIRING, AttemptState.STOPPING})
+
+
+def process_of(attempt: Attempt, seen: Seen) -> ProcessSeen:
+    """What is left of an attempt; of an earlier boot nothing can be."""
+    if attempt.boot_id != seen.now.boot_id:
+        return ProcessSeen(Life.ABSENT, sentence="the host has been rebooted since")
+    return seen.processes.get(attempt.id, ProcessSeen(Life.ABSENT, sentence="there is no such process"))
+
+
+def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Any unplanned exit is a failure, whatever the code (vllm#48966 exits 0 on engine death)."""
+    for attempt in state.attempts.values():
+        if attempt.state not in BEGUN or attempt.pid is None:
+            continue
+        process = process_of(attempt, seen)
+        if process.life is Life.STRAYS and is_fresh(seen.probes.get(attempt.id), seen, policy.probe_fresh_s):
+            continue  # its shim was killed and the engine generates: nobody gains from cutting its streams
+        if process.life is not Life.RUNNING:
+            why = process.sentence or "its process is gone"
+            return Decision(act.Retire(attempt.id, hurry=True, port_conflict=process.port_conflict), why)
+    return None
+
+
+def adopt_start(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """A crash fell between the intent of a start and its outcome: the effect finds the attempt or starts it."""
+    for attempt in state.attempts.values():
+        if attempt.state is AttemptState.STARTING and attempt.pid is None:
+            return Decision(act.StartAttempt(attempt.id), "its start was begun and not recorded")
+    return None
+
+
+def mark_ready(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """Ready means that it generated, seen by a probe that began after the start."""
+    for attempt in state.attempts.values():
+        if attempt.state is not AttemptState.STARTING or attempt.pid is None:
+            continue
+        probe = seen.probes.get(attempt.id)
+        if probe is not None and probe.ok and probe.started_at_s >= (attempt.started_at_s or 0.0):
+            took_s = seen.now.boot_s - (attempt.started_at_s or seen.now.boot_s)
+            return Decision(act.MarkReady(attempt.id), f"{attempt.id} generates, {took_s:.1f} s after its start")
+    return None
+
+
+def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """One instance loads at a time: several together have collapsed a power supply (field notes §1).
+
+    An instance of live that has to come back does not wait for a candidate that loads.
+    """
+    live = {a.id for a in state.seat_attempts(state.live)}
+    planned = [a for a in state.attempts.values() if a.state is AttemptState.PLANNED]
+    for attempt in sorted(planned, key=lambda a: a.id not in live):
+        loading = [
+            a
+            for a in state.attempts.values()
+            if a.state is AttemptState.STARTING and (a.id in live or attempt.id not in live)
+        ]
+        seat = Seat(attempt.release, attempt.rollout)
+        ready = {a.instance for a in state.seat_attempts(seat) if a.state is AttemptState.READY}
+        after = state.releases[attempt.release].instance(attempt.instance).start_after
+        loads_a_model = attempt.role != "router"
+        if loads_a_model and len(loading) >= policy.max_concurrent_starts:
+            continue
+        if set(after) <= ready:
+            cards = ", ".join(attempt.gpus) or "no GPU"
+            return Decision(act.StartAttempt(attempt.id), f"start {attempt.id} on {cards}, port {attempt.port}")
+    return None
+
+
+def retire_unwanted(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    wanted = wanted_seats(state, policy)
+    for attempt in state.attempts.values():
+        staying = attempt.holds and attempt.state not in LEAVING
+        if staying and Seat(attempt.release, attempt.rollout) not in wanted:
+            return Decision(act.Retire(attempt.id), f"{attempt.id} is neither live, candidate nor previous")
+    return None
+
+
+def is_drained(attempt: Attempt, state: State, seen: Seen) -> bool:
+    """Nobody's stream runs through this attempt any more, as far as the front door can tell."""
+    if attempt.hurry:
+        return True
+    if attempt.slot is None:
+        seat = Seat(attempt.release, attempt.rollout)
+        return not any(a.role == "router" for a in state.seat_attempts(seat))
+    if not attempt.exposed:
+        return True
+    if not seen.door.alive:
+        return False
+    slot = next((s for s in seen.door.public if s.number == attempt.slot), None)
+    return slot is None or (slot.state is not SlotState.READY and slot.in_flight == 0)
+
+
+def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    for attempt in state.attempts.values():
+        if attempt.state not in LEAVING:
+            continue
+        process = process_of(attempt, seen)
+        since_s = seen.now.boot_s - attempt.state_since_s
+        if process.life is Life.STRAYS:
+            force = since_s > STRAY_GRACE_S
+            return Decision(act.ClearStrays(attempt.id, force=force), "its shim is dead and processes of it live on")
+        if process.life is not Life.RUNNING:
+            if waits := _await_memory(attempt, state, seen, policy):
+                if isinstance(waits.action, act.Wait):
+                    continue
+                return waits
+            return Decision(
+                act.MarkStopped(attempt.id, process.log_tail), f"{attempt.id} is gone, nothing of it is left"
+            )
+        if attempt.state is AttemptState.STOPPING:
+            if not attempt.stop_asked:
+                return Decision(act.StopAttempt(attempt.id), "its stop was begun and not recorded")
+            continue
+        if is_drained(attempt, state, seen):
+            return Decision(act.StopAttempt(attempt.id), f"stop {attempt.id}: {attempt.why}")
+        limit_s = _drain_limit_s(attempt, state, policy)
+        if attempt.slot is not None and since_s > limit_s and seen.door.alive:
+            streams = next((s.in_flight for s in seen.door.public if s.number == attempt.slot), 0)
+            cut = "1 request is cut" if streams == 1 else f"{streams} requests are cut"
+            return Decision(
+                act.CutSlot(attempt.slot, attempt.id), f"the drain deadline of {limit_s:.0f} s is over: {cut}"
+            )
+    return None
+
+
+def _await_memory(attempt: Attempt, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """A lease ends when the memory is back; a card that does not give it back in time is nobody's."""
+    if attempt.boot_id != seen.now.boot_id:
+        return None  # nothing outlives a reboot
+    cards = {gpu.id: gpu for gpu in seen.gpus}
+    late = [
+        (gpu, free_mib + policy.memory_slack_mib)
+        for gpu, free_mib in attempt.memory_before_mib.items()
+        if gpu not in state.closed and not is_back(cards.get(gpu), free_mib + policy.memory_slack_mib)
+    ]
+    if not late:
+        return None
+    gpu, limit_mib = late[0]
+    card = cards.get(gpu)
+    used = "cannot be read" if card is None or not card.trusted else f"shows {card.memory_used_mib} MiB in use"
+    if attempt.gone_at_s is None:
+        return Decision(act.MarkGone(attempt.id), f"{attempt.id} is gone, and {gpu} {used}: waiting for its memory")
+    if seen.now.boot_s - attempt.gone_at_s < policy.memory_back_s:
+        return Decision(act.Wait(), f"{gpu} {used}")
+    why = f"{gpu} {used} {policy.memory_back_s:.0f} s after {attempt.id} was gone, expected {limit_mib} at most"
+    return Decision(act.CloseCard(gpu, Closed("", why, seen.now.wall_s, limit_mib)), f"quarantined: {why}")
+
+
+def lift_quarantine(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """Memory that came back late came back; what a human has cordoned, a human gives back."""
+    for gpu in seen.gpus:
+        closed = state.closed.get(gpu.id)
+        if closed is None or closed.by or closed.free_mib is None or gpu.foreign:
+            continue
+        if is_back(gpu, closed.free_mib):
+            return Decision(act.OpenCard(gpu.id), f"the memory of {gpu.id} is back: {gpu.memory_used_mib} MiB in use")
+    return None
+
+
+def _drain_limit_s(attempt: Attempt, state: State, policy: Policy) -> float:
+    """Shorter while everybody waits for this drain to end."""
+    dark = any(r.dark_since_s is not None for r in state.rollouts.values() if r.id == attempt.gave_way_to)
+    return min(policy.swap_drain_s, policy.drain_s) if dark else policy.drain_s

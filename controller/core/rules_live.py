@@ -1,0 +1,175 @@
+"""Rules for production: a live instance that falls silent or dies comes back, on its own cards if it can. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import actions as act
+from .actions import Decision
+from .cards import Places, Refusal, holders, no_places, place, without_holder
+from .desired import SWITCHED, candidate_seat
+from .policy import Policy
+from .records import Attempt, AttemptState, Kind, Phase, Release, Rollout, Seat, State
+from .rules_attempts import LEAVING
+from .seats import all_ready, is_recallable, missing_instances, new_attempts
+from .seen import Seen
+
+
+def retire_silent(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Busy is not down: live is given up only when probes fail *and* its token counters stand still.
+
+    An engine that writes garbage counts its tokens as if nothing were wrong: there the probes alone decide.
+    """
+    if state.active is not None and state.active.phase in SWITCHED:
+        return None  # the bake judges it
+    for attempt in state.seat_attempts(state.live):
+        probe = seen.probes.get(attempt.id)
+        if attempt.state is not AttemptState.READY or probe is None or probe.ok:
+            continue
+        still_s = seen.now.boot_s - max(probe.streak_since_s, probe.progress_at_s or 0.0)
+        if probe.streak < policy.silent_probes:
+            continue
+        if probe.layer == "output":
+            why = f"{probe.layer}: {probe.sentence}, {probe.streak} probes in a row"
+            return Decision(act.Retire(attempt.id, hurry=True), why)
+        if still_s >= policy.silent_s:
+            why = f"{probe.layer}: {probe.sentence}; no token for {still_s:.0f} s"
+            return Decision(act.Retire(attempt.id, hurry=True), why)
+    return None
+
+
+def give_up_start(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """An instance of live that was started again and does not come up: another try, and others may load meanwhile.
+
+    Candidates and releases that are returned to have the deadline of their phase.
+    """
+    for attempt in state.seat_attempts(state.live):
+        if attempt.state is not AttemptState.STARTING or attempt.started_at_s is None:
+            continue
+        limit_s = state.releases[attempt.release].start_timeout_s or policy.start_s
+        if attempt.boot_id == seen.now.boot_id and seen.now.boot_s - attempt.started_at_s > limit_s:
+            return Decision(act.Retire(attempt.id, hurry=True), f"its start took longer than {limit_s:.0f} s")
+    return None
+
+
+def is_failed_bake(rollout: Rollout) -> bool:
+    """What is live just now is what is being left, because it is worse: nothing of it is worth a start."""
+    return rollout.phase is Phase.ROLLING_BACK and rollout.kind is not Kind.ROLLBACK
+
+
+def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """An instance of live that is gone is started again on its own cards, within the restart budget.
+
+    One that made room for the active rollout is not gone: it comes back when that one has ended without a switch.
+    """
+    seat, active = state.live, state.active
+    if seat is None or (active is not None and (active.phase in SWITCHED or is_failed_bake(active))):
+        return None
+    for name in missing_instances(state, seat):
+        mine = state.attempts_of(seat, name)
+        if active is not None and mine[-1].gave_way_to == active.id:
+            continue
+        if mine[-1].gave_way_to and is_recallable(mine[-1]):
+            return Decision(act.Recall(mine[-1].id), "its cards are not needed any more: it serves again")
+        recent = _recent_starts(mine, seen, policy)
+        if any(a.state in LEAVING for a in mine) or recent > policy.restart_budget:
+            continue
+        release = state.releases[seat.release]
+        if yields := _yields_to_live(state, set(mine[-1].gpus)):
+            return yields
+        cards = _cards_to_revive(state, seen, mine[-1], release)
+        if cards is None or no_places(state, release, policy, frozenset(), name):
+            continue  # given to somebody while it was not allowed to start: when they are back, it is
+        gpu_map = {name: cards}
+        return Decision(
+            act.AddAttempts(new_attempts(state, seen, policy, seat, gpu_map, name)),
+            f"live instance {name} is gone ({mine[-1].why}): start it again ({recent} starts so far)",
+        )
+    return _bear(state, seen, policy, seat) or _rewire_router(state, seen, policy, seat)
+
+
+def _cards_to_revive(state: State, seen: Seen, last: Attempt, release: Release) -> tuple[str, ...] | None:
+    """Its own cards; free ones instead of a card that is closed; None when there are none."""
+    if not set(last.gpus) & set(state.closed):
+        return None if set(last.gpus) & set(holders(state)) else last.gpus
+    placed = place((release.instance(last.instance),), without_holder(state, seen.gpus), seen.gpus)
+    return None if isinstance(placed, Refusal) else placed[last.instance]
+
+
+def _besides(state: State) -> tuple[Attempt, ...]:
+    """Attempts that carry neither live nor what is being tried: production may have their cards."""
+    kept = (state.live, candidate_seat(state.active))
+    return tuple(a for a in state.attempts.values() if a.holds and Seat(a.release, a.rollout) not in kept)
+
+
+def _yields_to_live(state: State, cards: set[str]) -> Decision | None:
+    for attempt in _besides(state):
+        if attempt.is_staying and cards & set(attempt.gpus):
+            return Decision(act.Retire(attempt.id), f"live needs {', '.join(sorted(cards & set(attempt.gpus)))}")
+    return None
+
+
+def _bear(state: State, seen: Seen, policy: Policy, seat: Seat) -> Decision | None:
+    """Instances of live that were never started: it came back in part, so that nobody had to wait for all of it."""
+    release, names = state.releases[seat.release], state.unborn(seat)
+    placed = _places_of_unborn(state, seen, seat) if names else None
+    if not placed:
+        return None
+    cards = {gpu for gpus in placed.values() for gpu in gpus}
+    if yields := _yields_to_live(state, cards):
+        return yields
+    if cards & set(holders(state)) or no_places(state, release, policy, frozenset(), *names):
+        return None
+    attempts = new_attempts(state, seen, policy, seat, placed, *names)
+    return Decision(act.AddAttempts(attempts), f"their cards are free: {', '.join(names)} of {release.id} follows")
+
+
+def _places_of_unborn(state: State, seen: Seen, seat: Seat) -> Places | None:
+    others = {a.id for a in _besides(state)}
+    release, names = state.releases[seat.release], state.unborn(seat)
+    wanted = [i for i in release.instances if i.name in names]
+    placed = place(wanted, without_holder(state, seen.gpus, others), seen.gpus)
+    return None if isinstance(placed, Refusal) else placed
+
+
+def _recent_starts(mine: Sequence[Attempt], seen: Seen, policy: Policy) -> int:
+    begun = [a for a in mine if a.boot_id == seen.now.boot_id]
+    return sum(seen.now.boot_s - a.planned_at_s < policy.restart_window_s for a in begun)
+
+
+def _rewire_router(state: State, seen: Seen, policy: Policy, seat: Seat) -> Decision | None:
+    """A revived engine has another port: its router must learn it, and smg forgets workers over a restart anyway.
+
+    The successor comes up beside it: a router that drains takes no requests, and a long stream can drain for an hour.
+    """
+    carried = [a for a in state.seat_attempts(seat) if a.state not in LEAVING]
+    ports = {a.port for a in carried if a.role != "router"}
+    stale = [a for a in carried if a.role == "router" and a.state is AttemptState.READY and set(a.workers) != ports]
+    if not stale or not all_ready(state, seat):
+        return None
+    old, release = stale[0], state.releases[seat.release]
+    successors = [a for a in carried if a.instance == old.instance and set(a.workers) == ports]
+    if any(a.state is AttemptState.READY for a in successors):
+        return Decision(act.Retire(old.id), "its engines have other ports now, and its successor is ready")
+    mine = [a for a in state.attempts.values() if a.rollout == seat.rollout and a.instance == old.instance]
+    if successors or _recent_starts(mine, seen, policy) > policy.restart_budget:
+        return None
+    if no_places(state, release, policy, frozenset(), old.instance):
+        return Decision(act.Retire(old.id), "its engines have other ports now: the router is started again")
+    attempts = new_attempts(state, seen, policy, seat, {}, old.instance)
+    return Decision(act.AddAttempts(attempts), f"the engines behind {old.id} have other ports now: a router that knows")
+
+
+def comes_back(state: State, seen: Seen, policy: Policy) -> bool:
+    """Instances of live that made room are on their way back: nothing new begins before production is whole."""
+    if state.live is None:
+        return False
+    if _places_of_unborn(state, seen, state.live):
+        return True
+    ready = {a.instance for a in state.seat_attempts(state.live) if a.state is AttemptState.READY}
+    for name in state.begun(state.live):
+        mine = state.attempts_of(state.live, name)
+        moved = any(a.gave_way_to for a in mine)
+        if name not in ready and moved and _recent_starts(mine, seen, policy) <= policy.restart_budget:
+            return True
+    return False
