@@ -215,6 +215,7 @@ def _save(benched: Benched, plan: Plan, note: str) -> None:
         return
     from gates.ledger.rows import Kind
     from gates.ledger.store import Ledger
+    from gates.ledger.words import counted
 
     from .ledger import who
 
@@ -226,7 +227,7 @@ def _save(benched: Benched, plan: Plan, note: str) -> None:
         kind=Kind.RESTART if plan.start else Kind.CELL,
         start=plan.start,
     )
-    _aside(f"ledger: run {recorded.run}, {len(recorded.rows)} rows")
+    _aside(f"ledger: run {recorded.run}, {counted(len(recorded.rows), 'row')}")
 
 
 def _aside(sentence: str) -> None:

@@ -39,6 +39,8 @@ LedgerFile = Annotated[
 ]
 Markdown = Annotated[bool, typer.Option("--markdown", help="As Markdown, to paste into a thread.")]
 
+_MOST_ROWS = 100
+
 
 class Metric(StrEnum):
     DECODE = "decode"
@@ -76,6 +78,9 @@ def table(  # noqa: PLR0913, PLR0917 - the options of a command
         Metric | None, typer.Option("--matrix", help="One figure: a line per configuration, a column per concurrency.")
     ] = None,
     ledger: LedgerFile = None,
+    every: Annotated[
+        bool, typer.Option("--all", help=f"Every row in the terminal, not only the newest {_MOST_ROWS}.")
+    ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, a line per row.")] = False,
     as_markdown: Markdown = False,
     as_json: Json = False,
@@ -112,7 +117,7 @@ def table(  # noqa: PLR0913, PLR0917 - the options of a command
 
         from .terminal import show as show_parts
 
-        show_parts(drawn_ledger(rows))
+        show_parts(drawn_ledger(rows, None if every else _MOST_ROWS))
 
 
 @app.command(epilog=examples("cutover ledger show 17", "cutover ledger show b20261130-020000-3fa9c1 --json"))

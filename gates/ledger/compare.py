@@ -15,7 +15,7 @@ from gates.ledger.rows import DRIVER, GPUS, HOST, Configuration, Row, Source
 from gates.ledger.selection import Selection
 from gates.ledger.store import newest_by_cell
 from gates.ledger.table import groups
-from gates.ledger.words import configuration_in_words, remark
+from gates.ledger.words import configuration_in_words, counted, remark
 
 if TYPE_CHECKING:
     from gates.ledger.store import Ledger
@@ -109,7 +109,7 @@ def side(ledger: Ledger, asked: str, *, reference: bool = False) -> Side:
     if not counting:
         gone = sum(row.retracted is not None for row in mine)
         raise LedgerRefusedError(
-            f"nothing of {asked} can be compared: {gone} of its {len(mine)} rows are retracted, "
+            f"nothing of {asked} can be compared: {gone} of its {counted(len(mine), 'row')} are retracted, "
             f"{len(mine) - gone} are no measurement; see `cutover ledger --topology {asked}`"
         )
     # What was measured here goes before what somebody else says under the same name.

@@ -15,6 +15,7 @@ from gates.ledger.table import Group, Matrix, groups
 from gates.ledger.words import (
     NOTHING,
     configuration_in_words,
+    counted,
     flags_in_words,
     number,
     remark,
@@ -26,9 +27,10 @@ from gates.ledger.writers import title
 from gates.report_terminal import printable
 
 
-def drawn_ledger(rows: Iterable[Row]) -> Iterator[RenderableType]:
-    """Ours first, then the reference rows in tables of their own."""
-    every = list(rows)
+def drawn_ledger(rows: Iterable[Row], most: int | None = None) -> Iterator[RenderableType]:
+    """Ours first, then the reference rows in tables of their own; `most`: only so many, the newest of all."""
+    newest = sorted(rows, key=lambda row: (row.started_at, row.id), reverse=True)
+    every = newest[:most]
     for source in Source:
         mine = [row for row in every if row.source is source]
         if mine and len(mine) < len(every) and source is Source.REFERENCE:
@@ -37,6 +39,8 @@ def drawn_ledger(rows: Iterable[Row]) -> Iterator[RenderableType]:
             yield Text(title(source), style="bold cyan" if source is Source.OURS else "bold magenta")
         for group in groups(mine):
             yield from _drawn_group(group)
+    if left_out := len(newest) - len(every):
+        yield Text(f"the newest {counted(len(every), 'row')}; {left_out} more with --all", style="dim")
 
 
 def drawn_matrices(matrices: Sequence[Matrix], source: Source, left_out: int) -> Iterator[RenderableType]:
@@ -129,7 +133,7 @@ def _facts(row: Row) -> Iterator[tuple[str, str]]:
     c = row.configuration
     yield "run", f"{row.run} ({row.kind}), started {row.started_at}, {row.duration_s:.0f} s, start {row.start}"
     yield "recorded", f"{row.recorded_at} by {row.recorded_by}"
-    yield "sample", f"{sample_size(row, row.cell.requests)} requests, {sample_size(row, row.rounds)} rounds"
+    yield "sample", f"requests {sample_size(row, row.cell.requests)}, rounds {sample_size(row, row.rounds)}"
     if row.cell.problem:
         yield "no measurement", row.cell.problem
     if any(row.cell.failures.values()):

@@ -103,3 +103,8 @@ def remark(row: Row) -> str:
     if row.note:
         parts.append(row.note)
     return "; ".join(parts)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -54,11 +54,11 @@ class Fleet:
 
     async def streams(self, payloads: Sequence[Sequence[bytes]], window: Window) -> Load:
         """As `LoadClient.streams`. Raises `ClientBrokeError`."""
-        if not self._workers:
-            self._workers = [await self._spawn() for _ in range(self.processes)]
         share = replace(window, max_held_bytes=window.max_held_bytes // self.processes)
         shares = [payloads[number :: self.processes] for number in range(self.processes)]
         try:
+            if not self._workers:
+                self._workers = [await self._spawn() for _ in range(self.processes)]
             for worker, part in zip(self._workers, shares, strict=True):
                 await _send(worker, Job(part, share))
             # READY when all its connections are made; its load already when they could not be.
@@ -71,7 +71,8 @@ class Fleet:
                 await _receive(worker) if said == READY else said
                 for worker, said in zip(self._workers, first, strict=True)
             ]
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
+        # uvloop has a bare RuntimeError for a pipe that was closed just now.
+        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
             self.close()
             raise ClientBrokeError("a process of the load client ended in the middle of a measurement") from error
         return _together(loads, payloads)

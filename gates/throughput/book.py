@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from gates.contract import Deployment
 from gates.ledger.rows import DRIVER, GPUS, HOST, Kind, Row, canonical
 from gates.ledger.store import Ledger
+from gates.ledger.words import counted
 from gates.throughput.decide.spread import Spread, of_restarts
 from gates.throughput.records import Run
 
@@ -89,7 +90,7 @@ class Book:
             lambda: ledger.record(run, who=who, hardware=hardware, kind=kind, start=start), "written"
         )
         if recorded is not None:
-            self.notes.append(f"ledger: run {recorded.run}, {len(recorded.rows)} rows")
+            self.notes.append(f"ledger: run {recorded.run}, {counted(len(recorded.rows), 'row')}")
         return recorded
 
     def _read(self, do: Callable[[], Result]) -> Result | None:

@@ -148,7 +148,7 @@ class _Enough:
         if rounds not in self.settings.rounds:
             return None
         if self.baseline is None or failed:
-            return f"{rounds} rounds were asked for"
+            return f"{rounds} round{'s were' if rounds != 1 else ' was'} asked for"
         decision = decide(asked(so_far), self.baseline, self.rule)
         return None if decision.next_look is not None else decision.sentence
 
@@ -261,7 +261,7 @@ def _judge_ladders(trial: Trial, settings: ThroughputSettings, run_: Run) -> Non
             f"{found.workload}.ladder",
             VerdictKind.FAIL if blocks else VerdictKind.PASS,
             # Beyond a cliff no law of the step time holds.
-            found.sentence if found.cliffs or law.base_s is None else f"{found.sentence}; {law.sentence}",
+            found.sentence if found.cliffs or law.base_s is None else f"{found.sentence}; {law.words}",
             rule="no step of the ladder breaks the trend of those below it",
             warn=bool(found.cliffs),
         )

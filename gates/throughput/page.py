@@ -128,7 +128,10 @@ def _chart(run: Run, metric: str, title: str, said: Callable[[float], str]) -> _
     lines = tuple(
         _Line(
             names.index(name),
-            tuple(_Dot(x(c), y(v), f"{name} c{c}: {said(v)} (median of {n} rounds)") for c, v, n in sorted(line)),
+            tuple(
+                _Dot(x(c), y(v), f"{name} c{c}: {said(v)} (median of {n} round{'s' * (n != 1)})")
+                for c, v, n in sorted(line)
+            ),
         )
         for name, line in series.items()
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ledger_kit import CHAT, HARDWARE, cell, run
 
+from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
 
 FORUM = """\
@@ -65,6 +66,20 @@ def test_an_empty_ledger_says_how_rows_get_in(ask, book):
     assert ask("ledger", "--json").json == {"schema": 1, "ledger": str(book.path), "ours": [], "reference": []}
     assert ask("ledger", "--csv").out.startswith("id,source,kind,retracted,run,")
     assert not book.path.exists()
+
+
+def test_a_long_ledger_shows_the_newest_rows_and_says_how_to_get_the_others(ask, book):
+    for day in range(1, 30):
+        book.record(run(at=f"2026-10-{day:02}T02:00:00Z"), who="ada", hardware=HARDWARE)
+    total = len(book.rows(Selection()))
+    assert total > 100
+    shown = ask("ledger").out
+    assert shown.splitlines()[-1] == f"the newest 100 rows; {total - 100} more with --all"
+    assert "2026-10-29" in shown
+    assert "2026-10-01" not in shown
+    assert "2026-10-01" in ask("ledger", "--all").out
+    assert "--all" not in ask("ledger", "--all").out
+    assert len(ask("ledger", "--json").json["ours"]) == total
 
 
 def test_the_table_has_a_line_per_cell_under_its_configuration(ask, filled):

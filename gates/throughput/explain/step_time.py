@@ -57,6 +57,11 @@ class StepTime:
     residual: float | None = None
     worst: tuple[int, float] | None = None
 
+    @property
+    def words(self) -> str:
+        """The sentence without the workload, behind one that names it already."""
+        return self.sentence.removeprefix(f"{self.workload}: ")
+
     def predicted_s(self, sequences: int) -> float | None:
         """The step time that the law gives for so many sequences; None without a law."""
         if self.base_s is None or self.per_sequence_s is None:

@@ -1,0 +1,49 @@
+"""The processes of the load client: one that is gone is always the same error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+from gate_kit import END, FIRST, RawServer, Script, answer, chunk
+
+from gates.endpoint import Endpoint
+from gates.load.fleet import ClientBrokeError, Fleet
+from gates.load.lanes import Window
+from gates.load_client import run
+
+GOOD = answer("200 OK", "text/event-stream", FIRST + chunk({"content": "Hi"}, "stop") + END)
+
+
+def window() -> Window:
+    end_s = time.monotonic() + 30.0
+    return Window(end_s, end_s, None, 1 << 20)
+
+
+def end_workers() -> None:
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "gates.load.worker" in process.cmdline():
+                process.kill()
+
+
+def test_a_worker_that_ended_between_two_measurements_is_named_as_one_that_ended_in_the_middle(
+    raw_server: Callable[[Script], RawServer],
+) -> None:
+    async def twice(url: str) -> None:
+        fleet = Fleet(Endpoint.at(url), 1, 1 << 20)
+        try:
+            await fleet.streams([[b"{}"]], window())
+            end_workers()
+            await asyncio.sleep(0.5)
+            await fleet.streams([[b"{}"]], window())
+        finally:
+            fleet.close()
+
+    url = raw_server(lambda connection, _: connection.sendall(GOOD)).url
+    with pytest.raises(ClientBrokeError, match="ended in the middle"):
+        run(lambda: twice(url))
