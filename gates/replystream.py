@@ -17,13 +17,18 @@ from gates.replyparts import (
     read_text,
     read_usage,
 )
-from gates.sse import AFTER, BEFORE, StrayLine, events
+from gates.sse import AFTER, BEFORE, Flood, StrayLine, events
 from gates.toolwire import Breach, ToolStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gates.wire import Exchange
+
+
+MAX_BARE: Final = 100_000
+"""Events without text or call that one answer may hold: an engine that says nothing while it holds a call's tokens back
+sends one per token, which is far fewer; a server that sends nothing else would keep its reader busy for minutes."""
 
 
 class _Likeness(NamedTuple):
@@ -166,16 +171,29 @@ class StreamReader:
         """Never raises."""
         if exchange.content_type != "text/event-stream":
             self._broken("P01", f"the stream's content type is {exchange.content_type or 'absent'!r}")
+        bare = 0
         for event in events(exchange.pieces, self._takes):
+            told = len(self.token_times_s)
+            if isinstance(event, Flood):
+                self._flooded(event.line.decode())
+                break
             if isinstance(event, StrayLine):
                 self._broken("P01", f"a line that is no server-sent event: {event.line[:80]!r}")
             else:
                 self._event(event.at_s, event.data)
+            bare += len(self.token_times_s) == told
+            if bare > MAX_BARE:
+                self._flooded(f"more than {MAX_BARE} events carry neither text nor a call; the rest was not read")
+                break
         if exchange.failure is not None:
             self._broken("P08", exchange.failure.sentence)
         elif not self.error:
             self._judge_end()
         return self._reply(complete=exchange.failure is None and not self.error)
+
+    def _flooded(self, sentence: str) -> None:
+        self.error = True  # what follows is not known: nothing can be said about the end
+        self._broken("P08", f"the stream is a flood: {sentence}")
 
     def _takes(self, at_s: float, data: bytes) -> bool:
         """Whether a piece is one more chunk of the likeness of the last; then it is read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +25,13 @@ class StrayLine:
     at_s: float
     line: bytes
 
+
+class Flood(StrayLine):
+    """The last that is given: so many lines came that the rest is not read. `line` says so."""
+
+
+MAX_LINES: Final = 1_000_000
+"""The longest answers have some hundred thousand lines, pings included; blank lines and comments are cheap to send."""
 
 _FIELDS = (b"data", b"event", b"id", b"retry")
 
@@ -53,6 +60,9 @@ def events(
                     yield Event(at_s, said)
                     continue
         yield from lines.feed(at_s, data)
+        if lines.count > MAX_LINES:
+            yield Flood(at_s, b"more than %d lines came; the rest was not read" % MAX_LINES)
+            return
     yield from lines.end()
 
 
@@ -63,11 +73,13 @@ class _Lines:
     held: list[bytes] = field(default_factory=list)  # joined once per line: an endless one stays linear
     data: list[bytes] = field(default_factory=list)
     at_s: float = 0.0
+    count: int = 0
 
     def feed(self, at_s: float, data: bytes) -> Iterator[Event | StrayLine]:
         self.at_s = at_s
         first, *rest = data.split(b"\n")
         self.held.append(first)
+        self.count += len(rest)
         for part in rest:
             yield from self._line(b"".join(self.held).removesuffix(b"\r"))
             self.held = [part] if part else []
