@@ -88,6 +88,7 @@ class Config(_Strict):
     slots: Annotated[int, Field(ge=2, le=256)] = 32
     gpus: Gpus = Gpus()
     haproxy: AbsolutePath | None = None
+    lock_dir: AbsolutePath | None = None  # of the cards' locks; else /run/lock
     extra_paths: list[str] = []  # "POST /v1/audio/speech"
     hold_s: Seconds = 60.0
     retry_after_s: Annotated[int, Field(ge=1, le=60)] = 30
@@ -138,6 +139,11 @@ class Config(_Strict):
     @property
     def gates_dir(self) -> Path:
         return self.state_dir / "gates"
+
+    @property
+    def locks_dir(self) -> Path:
+        """Of the cards' locks: one place for all daemons on this box, or they would not meet."""
+        return self.lock_dir or next((p for p in (Path("/run/lock"), Path("/var/lock")) if p.is_dir()), Path("/tmp"))  # noqa: S108 - only locked, never written
 
     @property
     def ledger(self) -> Path:

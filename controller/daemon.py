@@ -137,7 +137,7 @@ class Daemon:
             config,
             policy,
             clock=clock,
-            processes=Processes(config.runs_dir, config.releases_dir, policy.port_block),
+            processes=Processes(config.runs_dir, config.releases_dir, policy.port_block, config.locks_dir),
             door=self.door,
             gates=self.gates,
             gpus=self.inventory,

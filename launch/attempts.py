@@ -88,6 +88,7 @@ class AttemptSpec:
     stdout: Path | None = None  # default: the log, where stderr always goes
     deadline_s: float | None = None  # stop it that long after its start
     log_cap_bytes: int = 256 * 1024 * 1024
+    locks: tuple[Path, ...] = ()  # files that the shim holds locked for life; nothing runs when somebody else does
 
 
 class Status(StrEnum):
@@ -104,7 +105,7 @@ class ProcessSeen:
     ``pids``: its living processes without the shim (at most a second old while it runs). EXITED with pids means that
     the program has ended and the shim is still ending the rest; only EXITED without pids frees what they held.
     ``reason``: ``exited`` by itself, ``killed`` by a signal that was not ours, ``stopped`` on request, ``deadline``,
-    ``spawn failed: …``, ``lost`` (the shim died without a record, nothing is left), or "" while it runs.
+    ``spawn failed: …``, ``not started: …`` (a lock is somebody else's), ``lost`` (the shim died without a record, nothing is left), or "" while it runs.
     ``exited_at_s``: seconds since 1970, for display. ``restarts`` counts those of a kept program.
     """
 
@@ -311,6 +312,7 @@ def _write_files(spec: AttemptSpec, run_dir: Path) -> None:
         "stdout": spec.stdout and str(spec.stdout),
         "deadline_s": spec.deadline_s,
         "log_cap_bytes": spec.log_cap_bytes,
+        "locks": [str(path) for path in spec.locks],
     }
     _write(run_dir / "attempt.json", json.dumps(request), 0o600)
 

@@ -32,7 +32,9 @@ HOST = "127.0.0.1"  # engines are reached through the front door only
 class Processes:
     """Run directories lie under `runs/<attempt id>`; their layout is described in `docs/processes.md`."""
 
-    def __init__(self, runs: Path, releases: Path, port_block: int) -> None:
+    def __init__(self, runs: Path, releases: Path, port_block: int, locks: Path) -> None:
+        """`locks`: directory of the lock files of cards, the same for every daemon on this box."""
+        self.locks = locks
         self.runs = runs
         self.releases = releases
         self.port_block = port_block
@@ -76,6 +78,7 @@ class Processes:
                 "CUTOVER_WORKERS": " ".join(f"http://{HOST}:{port}" for port in attempt.workers),
             },
             grace_s=release.stop_grace_s,
+            locks=tuple(self.locks / f"cutover-{gpu}.lock" for gpu in attempt.gpus if is_real(gpu)),
         )
 
     def look(self, attempt: Attempt) -> tuple[ProcessSeen, tuple[int, ...]]:
@@ -115,6 +118,11 @@ class Processes:
             return Outcome(False, str(error))
         # Not `ok` while some are left: the loop takes a breath before it looks again.
         return Outcome(not pids, f"signalled {', '.join(map(str, pids))}" if pids else "")
+
+
+def is_real(gpu: str) -> bool:
+    """A card with a UUID; a declared one, `gpu-2`, is this daemon's alone and is not locked."""
+    return not gpu.startswith("gpu-")
 
 
 def _visible(gpu: str) -> str:

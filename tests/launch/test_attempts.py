@@ -336,3 +336,28 @@ def test_log_tail_is_fit_for_a_terminal(attempts, ended):
     ended(run_dir)
     assert log_tail(run_dir) == "one\n100%\nred \ufffdö\ttab"
     assert log_tail(run_dir, 1) == "red \ufffdö\ttab"
+
+
+def test_a_locked_card_starts_nothing_and_says_who_has_it(attempts, tmp_path, until):
+    card = tmp_path / "cutover-GPU-1.lock"
+    _, first = attempts.start(argv=("sleep", "1000"), name="first", locks=(card,))
+    second_dir, _ = attempts.start(argv=("sleep", "1000"), name="second", locks=(card,))
+    seen = until(lambda: (look := observe(second_dir)).status is Status.EXITED and look)
+    assert seen.reason == f"not started: {card} is locked by pid {first.pid}"
+    assert seen.pids == ()
+
+
+def test_a_lock_ends_with_its_shim_and_is_not_inherited_by_the_program(attempts, tmp_path, until):
+    card = tmp_path / "cutover-GPU-1.lock"
+    first_dir, first = attempts.start(argv=("sleep", "1000"), name="first", locks=(card,))
+    until(lambda: observe(first_dir).child_pid)
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: observe(first_dir).status is Status.STRAYS)
+    second_dir, _ = attempts.start(argv=("sleep", "1000"), name="second", locks=(card,))
+    until(lambda: observe(second_dir).child_pid)
+
+
+def test_a_lock_that_cannot_be_made_is_named(attempts, tmp_path, until):
+    run_dir, _ = attempts.start(argv=("sleep", "1000"), locks=(tmp_path / "nowhere" / "x.lock",))
+    seen = until(lambda: (look := observe(run_dir)).status is Status.EXITED and look)
+    assert seen.reason == f"not started: {tmp_path}/nowhere/x.lock: No such file or directory"
