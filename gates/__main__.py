@@ -9,6 +9,7 @@ python -m gates explain CHECK|RULE|GATE [--json]
 
 from __future__ import annotations
 
+import os
 import sys
 
 from gates import catalog
@@ -24,5 +25,23 @@ def main(argv: list[str]) -> int:
     return command(argv)
 
 
+def told(argv: list[str]) -> int:
+    """`main`, and whether what it said could be said: a full disk or a closed pipe is one sentence, and exit code 1."""
+    if sys.stdout is None:
+        sys.stderr.write("gates: the answer could not be written: stdout is closed\n")
+        return 1
+    try:
+        code = main(argv)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        sys.stderr.write(f"gates: the answer could not be written: {error.strerror}\n")
+        # Python would try once more at exit, and complain in its own words.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(told(sys.argv[1:]))

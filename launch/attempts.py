@@ -105,7 +105,8 @@ class ProcessSeen:
     ``pids``: its living processes without the shim (at most a second old while it runs). EXITED with pids means that
     the program has ended and the shim is still ending the rest; only EXITED without pids frees what they held.
     ``reason``: ``exited`` by itself, ``killed`` by a signal that was not ours, ``stopped`` on request, ``deadline``,
-    ``spawn failed: …``, ``not started: …`` (a lock is somebody else's), ``lost`` (the shim died without a record, nothing is left), or "" while it runs.
+    ``spawn failed: …``, ``not started: …`` (a lock is somebody else's), ``lost`` (the shim died without a record,
+    nothing is left), or "" while it runs.
     ``exited_at_s``: seconds since 1970, for display. ``restarts`` counts those of a kept program.
     """
 
