@@ -9,8 +9,10 @@ import os
 import signal
 import socket
 import threading
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import structlog
 import uvicorn
@@ -25,7 +27,7 @@ from .config import Config
 from .effects.clock import Clock
 from .effects.frontdoor.door import DoorSettings, FrontDoor
 from .effects.gate_runner import GateRunner
-from .effects.gpus import open_inventory
+from .effects.gpus import look_at_host, open_inventory
 from .effects.prober import Prober
 from .effects.processes import Processes
 from .effects.world import RealWorld
@@ -145,12 +147,13 @@ class Daemon:
         )
         self.loop = Loop(self.journal, self.world, policy)
         self.catalogue = Catalogue(config.releases_dir)
-        self.desk = Desk(
-            self.journal, self.catalogue, policy, clock.now, lambda: self.inventory.read(()), self.loop.nudge
-        )
+        self.desk = Desk(self.journal, self.catalogue, policy, clock.now, self.inventory.again, self.loop.nudge)
 
     def _pids_of(self, attempt_id: str) -> tuple[int, ...]:
         return self.world.pids_of(attempt_id)
+
+    def _inventory(self) -> dict[str, Any]:
+        return {**asdict(self.inventory.sheet()), "host": asdict(look_at_host(self.config.state_dir))}
 
     def _nudge(self) -> None:
         self.loop.nudge()
@@ -179,6 +182,7 @@ class Daemon:
             why=lambda: self.loop.why,
             alarms=lambda: self.loop.alarms,
             gate_report=self.gates.report,
+            inventory=self._inventory,
             log_path=lambda attempt_id: log_path(self.config.runs_dir / attempt_id),
             version=version("cutover"),
         )

@@ -52,6 +52,7 @@ class Windows:
     why: Callable[[], str]
     alarms: Callable[[], list[str]]
     gate_report: Callable[[str], dict[str, Any] | None]
+    inventory: Callable[[], dict[str, Any]]  # what is known of the cards, and the host's memory and disk
     log_path: Callable[[str], Path]
     version: str
 
@@ -159,6 +160,10 @@ def _reading(app: FastAPI, windows: Windows) -> None:
         seen, state = windows.seen(), windows.journal.state
         answer = views.status(state, seen, windows.config, windows.why(), windows.alarms())
         return {**answer, "version": windows.version}
+
+    @app.get("/v1/gpus")
+    def gpus() -> dict[str, Any]:
+        return views.inventory(windows.journal.state, windows.inventory())
 
     @app.get("/v1/rollouts")
     def rollouts(limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:

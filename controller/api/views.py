@@ -164,6 +164,38 @@ def gpus(state: State, seen: Seen | None) -> list[dict[str, Any]]:
     ]
 
 
+def inventory(state: State, found: dict[str, Any]) -> dict[str, Any]:
+    """The cards with everything that is known of them, and who has them; `found` is the inventory's own sheet."""
+    held = holders(state)
+    seats = {"live": state.live, "previous": state.previous}
+    roles = {
+        attempt.id: role for role, place in seats.items() if place is not None for attempt in state.seat_attempts(place)
+    }
+    return {
+        "schema": SCHEMA,
+        **found,
+        "cards": [_card(state, card, held.get(card["id"]), roles) for card in found["cards"]],
+    }
+
+
+def _card(state: State, card: dict[str, Any], holder: Attempt | None, roles: dict[str, str]) -> dict[str, Any]:
+    closed = state.closed.get(card["id"])
+    words = (
+        (not card["trusted"], "untrusted"),
+        (bool(card["foreign"]), "foreign"),
+        (closed is not None, "cordoned" if closed and closed.by else "quarantined"),
+        (holder is not None, "held"),
+    )
+    return {
+        **card,
+        "state": next((word for applies, word in words if applies), "free"),
+        "held_by": holder.id if holder else None,
+        "release": holder.release if holder else None,
+        "role": roles.get(holder.id, "candidate") if holder else None,
+        "closed": asdict(closed) if closed else None,
+    }
+
+
 def release(record: Release) -> dict[str, Any]:
     return {
         "id": record.id,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import ask, bench, doctor, gate, ledger, logs, look, release, serve, tools
+from . import ask, bench, doctor, gate, gpus, ledger, logs, look, release, serve, tools
 from .options import examples
 from .session import session_of
 
@@ -84,6 +84,9 @@ app.command(epilog=examples("cutover logs -f", "cutover logs candidate --lines 2
 )
 app.command(epilog=examples("cutover freeze 'exam week'"))(ask.freeze)
 app.command(epilog=examples("cutover unfreeze"))(ask.unfreeze)
+app.command(epilog=examples("cutover gpus", "cutover gpus --watch", "cutover gpus --json | jq '.cards[].state'"))(
+    gpus.gpus
+)
 app.command(epilog=examples("cutover cordon 3 'fan is broken, part comes on Friday'"))(ask.cordon)
 app.command(epilog=examples("cutover uncordon 3"))(ask.uncordon)
 app.command(epilog=examples("cutover doctor", "cutover doctor --json"))(doctor.doctor)

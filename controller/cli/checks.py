@@ -21,7 +21,7 @@ from ..config import Config
 from ..effects.frontdoor.address import Address, check_free
 from ..effects.frontdoor.binary import find_binary
 from ..effects.frontdoor.door import DoorError, DoorSettings, FrontDoor
-from ..effects.gpus import DeclaredInventory, GpuError, open_inventory
+from ..effects.gpus import open_inventory
 
 MIN_FREE_BYTES = 2 << 30  # a capped log takes a quarter of a GiB, and an evening starts several engines
 _FRONT_DOOR = "front door"
@@ -182,20 +182,18 @@ def gpus(config: Config, status: Status_ | None, ours: set[int]) -> Check:
         foreign = [text for gpu in status["gpus"] for text in gpu["foreign"]]
         distrusted = [str(gpu["index"]) for gpu in status["gpus"] if not gpu["trusted"]]
         return _gpus(f"{len(status['gpus'])} known to the daemon", foreign, distrusted)
+    inventory = open_inventory(config.gpus)
     try:
-        inventory = open_inventory(config.gpus)
-    except GpuError as error:
-        return Check("GPUs", False, str(error))
-    try:
-        cards = inventory.read(ours)
+        cards, sheet = inventory.read(ours), inventory.sheet()
     finally:
         inventory.close()
+    if not cards and sheet.why and (sheet.source == "nvml" or config.gpus.kind == "nvml"):
+        return Check("GPUs", False, sheet.why, "install the driver, or declare `gpus: {kind: none, count: N}`")
     if not cards:
         return Check(
             "GPUs", True, "none: only engines on the CPU can run (`gpus: {kind: none, count: N}` declares some)"
         )
-    declared = isinstance(inventory, DeclaredInventory)
-    text = f"{len(cards)} declared" if declared else f"{len(cards)}, {inventory.facts()['driver']}"
+    text = f"{len(cards)} declared" if sheet.source == "declared" else f"{len(cards)}, driver {sheet.driver}"
     foreign = [sentence for gpu in cards for sentence in gpu.foreign]
     return _gpus(text, foreign, [str(gpu.index) for gpu in cards if not gpu.trusted])
 

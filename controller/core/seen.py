@@ -68,6 +68,10 @@ class Gpu:
     memory_used_mib: int | None = None
     foreign: tuple[str, ...] = ()  # sentences naming processes that are not ours
     trusted: bool = True  # False: NVML could not tell, or memory did not come back
+    name: str = ""
+    why: str = ""  # why it is not trusted
+    nvlink: tuple[str, ...] = ()  # ids of cards that NVLink leads to, direct or through an NVSwitch
+    switch: tuple[str, ...] = ()  # ids of cards behind the same PCIe switch
 
 
 @dataclass(frozen=True, slots=True)

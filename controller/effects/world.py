@@ -73,6 +73,7 @@ class RealWorld:
         self.prober.wish(probe_wishes(state, self.policy))
         processes = self._processes(state)
         ours = {pid for name in processes for pid in self._pids.get(name, ())}
+        held = {gpu for attempt in state.attempts.values() if attempt.holds for gpu in attempt.gpus}
         now = self.now()
         return Seen(
             now=now,
@@ -82,7 +83,7 @@ class RealWorld:
             probes=self.prober.results(),
             traffic=self._traffic(state, now),
             gates=self._gates(state),
-            gpus=self.gpus.read(ours),
+            gpus=self.gpus.read(ours, held),
         )
 
     def _processes(self, state: State) -> dict[str, ProcessSeen]:

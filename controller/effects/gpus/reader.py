@@ -1,0 +1,189 @@
+"""One reading of every card through the bindings. One card's failure is that card's alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from . import people
+from .calls import Calls, CardLostError
+from .card import Card, Process
+from .topology import Near, read_nvlink, read_switches
+
+
+class Reader:
+    """NVML, opened. Used by one thread; everything may raise the bindings' `NVMLError`, or hang."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._nvlink: Near = {}
+        self._switches: Near = {}
+        self._known: dict[str, Card] = {}  # every card that was ever read, as it was last
+        self._xids: dict[str, int] = {}
+        self._events: Any = None
+        self.driver: str | None = None
+
+    def open(self) -> None:
+        """Begin, also anew: a card that was reset, and a driver that was loaded again, are seen only after that."""
+        calls = self._calls
+        with contextlib.suppress(calls.nvml.NVMLError):
+            calls.call("nvmlShutdown")
+        calls.call("nvmlInit")
+        self.driver = str(calls.call("nvmlSystemGetDriverVersion"))
+        self._events = self._watch_xids()
+        self.read_topology()
+
+    def read_topology(self) -> None:
+        """Who is near whom; slow on large boxes, and changes only when a link breaks."""
+        handles: dict[str, Any] = {}
+        for handle in self._handles():
+            with contextlib.suppress(CardLostError, self._calls.nvml.NVMLError):
+                handles[str(self._calls.must("UUID", handle))] = handle
+        try:
+            self._nvlink, self._switches = read_nvlink(self._calls, handles), read_switches(self._calls, handles)
+        except CardLostError:  # its reading says so; the others keep what was known of them
+            return
+
+    def read(self) -> tuple[Card, ...]:
+        """Every card, by index; one that was there before and is not now is among them, untrusted."""
+        self._collect_xids()
+        found = {card.id: card for card in map(self._card, self._indices())}
+        gone = [
+            replace(card, trusted=False, why="NVML does not list it any more", processes=())
+            for card in self._known.values()
+            if card.id not in found
+        ]
+        self._known |= {card.id: card for card in found.values() if card.trusted}
+        # One that is gone comes before one that has taken its index since.
+        return tuple(sorted([*gone, *found.values()], key=lambda card: (card.index, card.trusted)))
+
+    def _indices(self) -> range:
+        return range(self._calls.call("nvmlDeviceGetCount"))
+
+    def _handle(self, index: int) -> Any:
+        return self._calls.must("HandleByIndex", index)
+
+    def _handles(self) -> Iterator[Any]:
+        """Of those that have one."""
+        for index in self._indices():
+            with contextlib.suppress(CardLostError, self._calls.nvml.NVMLError):
+                yield self._handle(index)
+
+    def _card(self, index: int) -> Card:
+        nvml = self._calls.nvml
+        try:
+            handle = self._handle(index)
+            return self._fields(str(self._calls.must("UUID", handle)), index, handle)
+        except nvml.NVMLError_Uninitialized:
+            raise  # that is no card's fault: NVML has to be opened anew
+        except (CardLostError, nvml.NVMLError) as error:
+            return replace(self._last(index), trusted=False, why=str(error), processes=())
+
+    def _last(self, index: int) -> Card:
+        """What was last known of the card at this index."""
+        known = [card for card in self._known.values() if card.index == index]
+        return known[-1] if known else Card(f"unreadable-{index}", index)
+
+    def _fields(self, uuid: str, index: int, handle: Any) -> Card:
+        ask, nvml = self._calls.ask, self._calls.nvml
+        memory = self._memory(handle)
+        utilisation = ask("UtilizationRates", handle)
+        ecc = ask("EccMode", handle)
+        rows = ask("RemappedRows", handle)
+        pci = ask("PciInfo", handle)
+        return Card(
+            id=uuid,
+            index=index,
+            name=str(ask("Name", handle) or ""),
+            bus_id=_text(pci.busId) if pci else None,
+            memory_total_mib=memory.total >> 20 if memory else None,
+            memory_used_mib=memory.used >> 20 if memory else None,
+            utilisation_percent=utilisation.gpu if utilisation else None,
+            power_w=_watts(ask("PowerUsage", handle)),
+            power_cap_w=_watts(ask("EnforcedPowerLimit", handle)),
+            persistence=_yes(ask("PersistenceMode", handle)),
+            sm_clock_mhz=ask("ClockInfo", handle, nvml.NVML_CLOCK_SM),
+            sm_clock_max_mhz=ask("MaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=ask("ClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            memory_clock_max_mhz=ask("MaxClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            ecc=_yes(ecc[0]) if ecc else None,
+            ecc_corrected=self._ecc_errors(handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+            ecc_uncorrected=self._ecc_errors(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+            rows_pending=_yes(rows[2]) if rows else None,
+            last_xid=self._xids.get(uuid),
+            nvlink=self._nvlink.get(uuid, ()),
+            switch=self._switches.get(uuid, ()),
+            processes=tuple(self._processes(handle)),
+        )
+
+    def _memory(self, handle: Any) -> Any:
+        """Version 2 leaves the driver's own reserve out of `used`; drivers before 510 know only version 1."""
+        second = self._calls.supported("MemoryInfo", handle, self._calls.nvml.nvmlMemory_v2)
+        return second or self._calls.supported("MemoryInfo", handle)
+
+    def _ecc_errors(self, handle: Any, kind: int) -> int | None:
+        found: int | None = self._calls.ask("TotalEccErrors", handle, kind, self._calls.nvml.NVML_VOLATILE_ECC)
+        return found
+
+    def _processes(self, handle: Any) -> Iterator[Process]:
+        computing = self._calls.supported("ComputeRunningProcesses", handle) or []
+        drawing = self._calls.ask("GraphicsRunningProcesses", handle) or []
+        seen = {process.pid for process in computing}
+        for process in computing:
+            yield _explained(process, graphics=False)
+        for process in drawing:
+            if process.pid not in seen:
+                yield _explained(process, graphics=True)
+
+    def _watch_xids(self) -> Any:
+        """An event set that hears of Xid errors; None where there are no events."""
+        nvml = self._calls.nvml
+        with contextlib.suppress(nvml.NVMLError):
+            if self._events is not None:
+                self._calls.call("nvmlEventSetFree", self._events)
+        try:
+            events = self._calls.call("nvmlEventSetCreate")
+        except nvml.NVMLError:
+            return None
+        for handle in self._handles():
+            with contextlib.suppress(nvml.NVMLError):
+                self._calls.call("nvmlDeviceRegisterEvents", handle, nvml.nvmlEventTypeXidCriticalError, events)
+        return events
+
+    def _collect_xids(self) -> None:
+        nvml = self._calls.nvml
+        if self._events is None:
+            return
+        with contextlib.suppress(nvml.NVMLError, CardLostError):  # the last of them ends with a timeout of 0 ms
+            while True:
+                event = self._calls.call("nvmlEventSetWait", self._events, 0)
+                self._xids[str(self._calls.must("UUID", event.device))] = int(event.eventData)
+
+
+def _explained(process: Any, *, graphics: bool) -> Process:
+    pid = int(process.pid)
+    memory_mib = None if process.usedGpuMemory is None else int(process.usedGpuMemory) >> 20
+    if not people.is_visible(pid):
+        return Process(pid, memory_mib, graphics, visible=False)
+    return Process(
+        pid,
+        memory_mib,
+        graphics,
+        user=people.user_of(pid),
+        command=people.command_of(pid),
+        container=people.container_of(pid),
+    )
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def _yes(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
