@@ -90,7 +90,8 @@ class Config(_Strict):
     haproxy: AbsolutePath | None = None
     lock_dir: AbsolutePath | None = None  # of the cards' locks; else /run/lock
     extra_paths: list[str] = []  # "POST /v1/audio/speech"
-    hold_s: Seconds = 60.0
+    hold_s: Annotated[float, Field(gt=0, le=1800, allow_inf_nan=False)] = 60.0  # while nothing can serve
+    hold_max: Annotated[int, Field(ge=0, le=4096)] = 256  # requests that wait; 0: nobody does
     retry_after_s: Annotated[int, Field(ge=1, le=60)] = 30
     drain_s: Seconds = 1800.0
     strategies: list[Literal["blue-green", "rolling", "swap"]] = ["blue-green", "rolling"]

@@ -50,7 +50,7 @@ def control_values(route: Route | None, settings: DoorSettings) -> dict[str, str
         "mode": mode.value,
         "reason": "switching" if route and route.public else "none_live",
         "retry_after": str(max(1, min(retry_after_s, LONGEST_RETRY_AFTER_S))),
-        "hold_s": str(settings.hold_s),
+        "hold_s": f"{settings.hold_s:g}",
         "hold_max": str(settings.hold_max),
     }
 

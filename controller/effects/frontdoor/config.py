@@ -37,9 +37,10 @@ def render(settings: DoorSettings) -> str:
     template = jinja2.Template(
         _packaged("haproxy.cfg.j2"), undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
+    threads = limits.threads()
     text: str = template.render(
         max_connections=limits.max_connections(settings.slots),
-        threads=limits.threads(),
+        threads=threads,
         retry_bytes=RETRY_BYTES,
         request_timeout_s=settings.request_timeout_s,
         stream_timeout_s=settings.stream_timeout_s,
@@ -49,8 +50,8 @@ def render(settings: DoorSettings) -> str:
         listed=settings.listed,
         paths=sorted({path for _, path in settings.listed}),
         frontends=(
-            ("public", settings.public_address, "engines"),
-            ("preview", settings.preview_address, "preview"),
+            ("public", settings.public_address, "engines", 1),
+            ("preview", settings.preview_address, "preview", threads),
         ),
     )
     return text

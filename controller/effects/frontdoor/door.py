@@ -12,7 +12,7 @@ from .accesslog import Follower
 from .address import check_free
 from .binary import find_binary
 from .changes import changes
-from .config import committed_files, first_files, fixed_files, render, with_defaults, write_if_different
+from .config import committed_files, first_files, fixed_files, with_defaults, write_if_different
 from .errors import DoorError, DoorSettingsError
 from .process import DoorProcess, started_at_s
 from .runtime import RuntimeSocket
@@ -126,10 +126,10 @@ class FrontDoor:
 
     def _differs(self) -> bool:
         try:
-            started_with = (self.settings.directory / "haproxy.cfg").read_text()
+            wished = fixed_files(self.settings).items()
+            return any((self.settings.directory / name).read_text() != text for name, text in wished)
         except FileNotFoundError:
             return True
-        return started_with != render(self.settings)
 
     def _save(self, seen: Snapshot) -> None:
         try:

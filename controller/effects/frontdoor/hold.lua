@@ -1,42 +1,147 @@
--- Requests wait here while there is no usable server, or while the mode is "hold": up to hold_s seconds, at most
--- hold_max at a time. Cooperative sleep: no thread is blocked. The values live in ctl.map and change at run time
+-- Requests wait here while no server is usable, or while the mode is "hold": up to hold_s seconds, at most hold_max at a
+-- time, and they go on in the order in which they came. The values live in ctl.map and change at run time
 -- (set map ../ctl.map mode open|hold|refuse).
+--
+-- Nobody polls but one task: a request that waits sleeps in a queue of its own until the task puts its verdict there.
+-- The public address belongs to one thread (haproxy.cfg), which runs what it is woken for in the order of the wakes.
+-- HAProxy may interrupt the task between any two instructions, so the requests share only queues with it, whose
+-- operations are whole, and the number that the task stores.
+local BACKEND = "engines"
+local POLL_MS = 20
+local LOOK_MS = 250 -- how often the kernel is asked which clients are still there
+local SOCKETS = { "/proc/net/tcp", "/proc/net/tcp6" }
+local ESTABLISHED = "01"
+
 local ctl = Map.new("../ctl.map", Map._str)
-local held, total, timed_out, full = 0, 0, 0, 0
+local arrived = core.queue() -- from the requests to the task
+local waiting, known = {}, 0 -- the task's own, in the order of arrival; how many they are
+local count = { held_total = 0, released = 0, timed_out = 0, refused = 0, full = 0, left = 0 }
 
 local function number(key, default)
   return tonumber(ctl:lookup(key) or "") or default
 end
 
-local function blocked(txn, backend)
-  return ctl:lookup("mode") == "hold" or txn.f:nbsrv(backend) == 0
+local function held()
+  return arrived:size() + known
 end
 
-core.register_action("hold", { "http-req" }, function(txn, backend)
-  if not blocked(txn, backend) then return end
-  if held >= number("hold_max", 256) then
-    full = full + 1
+local function now_s()
+  local now = core.now()
+  return now.sec + now.usec / 1e6
+end
+
+local function blocked()
+  local mode = ctl:lookup("mode")
+  return mode == "hold" or mode == "refuse" or core.backends[BACKEND]:get_srv_act() == 0
+end
+
+-- HAProxy reads nothing from a client whose request it has until it has chosen a server, so it does not see it leave. The
+-- kernel does: a client that closed has left ESTABLISHED. By the two ports alone, which is the same for IPv4 and IPv6;
+-- of two clients that share them, both count as there while one is. Returns nil where the kernel does not tell.
+local function clients_there()
+  local there, told = {}, false
+  for _, path in ipairs(SOCKETS) do
+    local file = io.open(path)
+    if file then
+      told = true
+      for line in file:lines() do
+        local here, peer, state = line:match("^%s*%d+: %x+:(%x+) %x+:(%x+) (%x+)")
+        if here and (state == ESTABLISHED or not there[here .. peer]) then there[here .. peer] = state end
+      end
+      file:close()
+    end
+  end
+  return told and there or nil
+end
+
+-- The list of sockets is not one moment's: what is missing must be missing twice.
+local function has_left(one, there)
+  local state = there[one.socket]
+  one.missed = state and 0 or one.missed + 1
+  return (state and state ~= ESTABLISHED) or one.missed > 1
+end
+
+local function send(one, verdict)
+  one.verdict = verdict
+  count[verdict] = count[verdict] + 1
+  one.queue:push(verdict)
+end
+
+local function take_in(one)
+  waiting[#waiting + 1] = one
+  known = #waiting
+end
+
+local function forget_answered()
+  local still = {}
+  for _, one in ipairs(waiting) do
+    if not one.verdict then still[#still + 1] = one end
+  end
+  waiting, known = still, #still
+end
+
+local function dismiss_who_left()
+  local there = clients_there()
+  for _, one in ipairs(there and waiting or {}) do
+    if has_left(one, there) then send(one, "left") end
+  end
+end
+
+local function dismiss_who_waited_long_enough()
+  local refuses, limit_s, now = ctl:lookup("mode") == "refuse", number("hold_s", 60), now_s()
+  for _, one in ipairs(waiting) do
+    if one.verdict then -- left
+    elseif refuses then send(one, "refused")
+    elseif now - one.began_s >= limit_s then send(one, "timed_out") end
+  end
+end
+
+local function release()
+  for _, one in ipairs(waiting) do
+    if not one.verdict then send(one, "released") end
+  end
+end
+
+core.register_task(function()
+  local looked_s = 0
+  while true do
+    if #waiting == 0 then take_in(arrived:pop_wait()) end
+    while arrived:size() > 0 do take_in(arrived:pop()) end
+    local opened = not blocked()
+    if opened or now_s() - looked_s >= LOOK_MS / 1000 then -- before a release too: who left is not forwarded
+      dismiss_who_left()
+      looked_s = now_s()
+    end
+    if opened then release() else dismiss_who_waited_long_enough() end
+    forget_answered()
+    if #waiting > 0 then core.msleep(POLL_MS) end
+  end
+end)
+
+core.register_action("hold", { "http-req" }, function(txn)
+  if held() == 0 and not blocked() then return end
+  if held() >= number("hold_max", 256) then
+    count.full = count.full + 1
     txn:set_var("txn.hold", "full")
     return
   end
-  held = held + 1
-  total = total + 1
-  local began, waited_s = core.now(), 0
-  while waited_s < number("hold_s", 60) and ctl:lookup("mode") ~= "refuse" and blocked(txn, backend) do
-    core.msleep(50)
-    local now = core.now()
-    waited_s = (now.sec - began.sec) + (now.usec - began.usec) / 1e6
-  end
-  held = held - 1
-  txn:set_var("txn.held_ms", math.floor(waited_s * 1000))
-  if ctl:lookup("mode") == "refuse" or blocked(txn, backend) then
-    timed_out = timed_out + 1
-    txn:set_var("txn.hold", "refused")
-  else
-    txn:set_var("txn.hold", "released")
-  end
-end, 1)
+  local one = {
+    queue = core.queue(),
+    socket = string.format("%04X%04X", txn.f:dst_port(), txn.f:src_port()),
+    began_s = now_s(),
+    missed = 0,
+  }
+  count.held_total = count.held_total + 1
+  txn:set_var("txn.hold", "left") -- what remains when HAProxy itself ends the wait
+  arrived:push(one)
+  local verdict = one.queue:pop_wait()
+  txn:set_var("txn.held_ms", math.floor((now_s() - one.began_s) * 1000))
+  txn:set_var("txn.hold", verdict)
+end)
 
 core.register_cli({ "show", "held" }, "show held : requests that wait now, and counters", function(applet)
-  applet:send(string.format("held=%d held_total=%d timed_out=%d refused_full=%d\n", held, total, timed_out, full))
+  local totals = {}
+  for name, value in pairs(count) do totals[#totals + 1] = name .. "=" .. value end
+  table.sort(totals)
+  applet:send("held=" .. held() .. " " .. table.concat(totals, " ") .. "\n")
 end)

@@ -28,6 +28,8 @@ PASSED = (
     ("GET", "/version"),
 )
 LONGEST_RETRY_AFTER_S = 60  # SDKs ignore what is longer
+LONGEST_HOLD_S = 1800  # a swap of a large model; clients' own patience ends well before (the OpenAI SDK's: 600 s)
+MOST_HELD = 4096  # connections are bounded too, at most by as many
 _METHOD = re.compile(r"[A-Z]{3,10}")
 _PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
 
@@ -45,7 +47,7 @@ class DoorSettings:
     public: str = "127.0.0.1:8000"
     preview: str = "127.0.0.1:8009"
     slots: int = 32
-    hold_s: int = 60
+    hold_s: float = 60.0
     hold_max: int = 256
     retry_after_s: int = 30  # until the first route says otherwise
     binary: Path | None = None
@@ -60,6 +62,10 @@ class DoorSettings:
             raise DoorSettingsError(f"public and preview are both port {self.public_address.port}; they must differ")
         if not 1 <= self.slots <= 256:
             raise DoorSettingsError(f"slots is {self.slots}; expected 1 to 256")
+        if not 0 < self.hold_s <= LONGEST_HOLD_S:
+            raise DoorSettingsError(f"hold_s is {self.hold_s}; expected more than 0, at most {LONGEST_HOLD_S} s")
+        if not 0 <= self.hold_max <= MOST_HELD:
+            raise DoorSettingsError(f"hold_max is {self.hold_max}; expected 0 (nobody waits) to {MOST_HELD}")
         for method, path in self.extra_paths:
             if not _METHOD.fullmatch(method) or not _PATH.fullmatch(path) or "//" in path or "/." in path:
                 raise DoorSettingsError(

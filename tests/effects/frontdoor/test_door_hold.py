@@ -76,7 +76,7 @@ def test_holding_ends_in_a_503_that_says_when_to_come_back(doors, tools):
     began_s = time.monotonic()
     answer = tools.run(tools.request(door.port))
     assert time.monotonic() - began_s >= 1
-    assert (answer.status, answer.headers["retry-after"], answer.error["code"]) == (503, "7", "no_engine")
+    assert (answer.status, answer.headers["retry-after"], answer.error["code"]) == (503, "7", "hold_timeout")
     assert door.read().held == 0
 
 
@@ -95,7 +95,7 @@ def test_only_so_many_wait(doors, tools):
     one_too_many, at_once, waiting = tools.run(scenario())
     assert (one_too_many.status, one_too_many.error["code"], at_once) == (503, "hold_full", True)
     assert "retry-after" in one_too_many.headers
-    assert {answer.error["code"] for answer in waiting} == {"no_engine"}
+    assert {answer.error["code"] for answer in waiting} == {"hold_timeout"}
 
 
 def test_a_new_limit_needs_no_new_door(doors, tools):
@@ -122,11 +122,11 @@ def test_refuse_is_at_once(doors, engines, slot_of, tools, with_servers):
     assert blue.posts() == []
 
 
-def test_holding_for_a_switch_ends_in_a_503_that_says_so(doors, tools):
+def test_holding_for_a_switch_ends_in_a_503_too(doors, tools):
     door = doors(hold_s=1)
     door.apply(Route(1, mode=Mode.HOLD))
     answer = tools.run(tools.request(door.port))
-    assert (answer.status, answer.error["code"], "retry-after" in answer.headers) == (503, "switching", True)
+    assert (answer.status, answer.error["code"], "retry-after" in answer.headers) == (503, "hold_timeout", True)
 
 
 def test_refuse_sends_those_away_who_wait_already(doors, tools):
