@@ -49,26 +49,21 @@ def _source(answer: Document) -> str:
 def _table(cards: list[Document]) -> RenderableType:
     from rich.table import Table
 
+    # Two lines a card, so that 80 columns leave room for who is on it.
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("GPU", no_wrap=True)
-    table.add_column("card", no_wrap=True)
-    table.add_column("memory", no_wrap=True)
-    table.add_column("load", no_wrap=True, justify="right")
-    table.add_column("power", no_wrap=True, justify="right")
-    table.add_column("near", no_wrap=True)
-    table.add_column("who", overflow="fold")
+    for heading in ("GPU", "card", "memory", "load", "near"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("who", overflow="fold", min_width=20)
     indices = {card["id"]: str(card["index"]) for card in cards}
     for card in cards:
-        table.add_row(
-            str(card["index"]), _card(card), _memory(card), _load(card), _power(card), _near(card, indices), _who(card)
-        )
+        table.add_row(str(card["index"]), _card(card), _memory(card), _load(card), _near(card, indices), _who(card))
     return table
 
 
 def _card(card: Document) -> Text:
     from rich.text import Text
 
-    return Text.assemble(card["name"] or "", " " if card["name"] else "", (short(card["id"]), "dim"))
+    return Text.assemble(f"{card['name']}\n" if card["name"] else "", (short(card["id"]), "dim"))
 
 
 def short(card_id: str) -> str:
@@ -85,19 +80,17 @@ def _memory(card: Document) -> Text:
     filled = min(_BAR_WIDTH, round(_BAR_WIDTH * used / total))
     style = "dim" if not card["trusted"] else "red" if used / total > 0.95 else "cyan"
     return Text.assemble(
-        ("█" * filled, style), ("░" * (_BAR_WIDTH - filled), "dim"), f" {used / 1024:.0f} of {total / 1024:.0f} GiB"
+        ("█" * filled, style), ("░" * (_BAR_WIDTH - filled), "dim"), f"\n{used / 1024:.0f} of {total / 1024:.0f} GiB"
     )
 
 
 def _load(card: Document) -> str:
-    return "—" if card["utilisation_percent"] is None else f"{card['utilisation_percent']} %"
-
-
-def _power(card: Document) -> str:
-    if card["power_w"] is None:
-        return "—"
-    cap = f" of {card['power_cap_w']:.0f}" if card["power_cap_w"] is not None else ""
-    return f"{card['power_w']:.0f}{cap} W"
+    """Utilisation over power."""
+    words = [] if card["utilisation_percent"] is None else [f"{card['utilisation_percent']} %"]
+    if card["power_w"] is not None:
+        cap = f" of {card['power_cap_w']:.0f}" if card["power_cap_w"] is not None else ""
+        words.append(f"{card['power_w']:.0f}{cap} W")
+    return "\n".join(words) or "—"
 
 
 def _near(card: Document, indices: Mapping[str, str]) -> str:
@@ -106,7 +99,7 @@ def _near(card: Document, indices: Mapping[str, str]) -> str:
 
     words = [f"NVLink {named(card['nvlink'])}"] if card["nvlink"] else []
     words += [f"switch {named(card['switch'])}"] if card["switch"] else []
-    return "; ".join(words) or "—"
+    return "\n".join(words) or "—"
 
 
 def _who(card: Document) -> Text:

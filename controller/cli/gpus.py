@@ -35,10 +35,7 @@ def gpus(
     elif as_json:
         session.emit(answer)
     else:
-        from .draw_gpus import draw_gpus
-        from .terminal import show
-
-        show(draw_gpus(answer))
+        _print(answer)
 
 
 def _watch(session: Session, client: Client, answer: dict[str, Any]) -> None:
@@ -49,6 +46,7 @@ def _watch(session: Session, client: Client, answer: dict[str, Any]) -> None:
     if not sys.stdout.isatty():
         while True:
             _print(answer)
+            sys.stdout.write("\n")
             answer = _next(client)
     _redraw(client, answer)
 
@@ -63,7 +61,6 @@ def _print(answer: dict[str, Any]) -> None:
     from .terminal import show
 
     show(draw_gpus(answer))
-    sys.stdout.write("\n")
     sys.stdout.flush()
 
 

@@ -73,7 +73,8 @@ class RealWorld:
         self.prober.wish(probe_wishes(state, self.policy))
         processes = self._processes(state)
         ours = {pid for name in processes for pid in self._pids.get(name, ())}
-        held = {gpu for attempt in state.attempts.values() if attempt.holds for gpu in attempt.gpus}
+        # One that is not started yet has nothing on its cards: what shows up there meanwhile is a stranger's.
+        held = {gpu for name in processes for gpu in state.attempts[name].gpus}
         now = self.now()
         return Seen(
             now=now,

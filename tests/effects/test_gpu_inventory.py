@@ -142,8 +142,8 @@ def test_ours_is_no_stranger(cards, watch, stranger):
     assert [(p["pid"], p["ours"]) for p in sheet["cards"][0]["processes"]] == [(stranger, True)]
     # It ended and NVML still lists it: while the card is held it does not turn into a stranger.
     assert watched.ask(ours=[], held=[uuid_of(0)])["gpus"][0]["foreign"] == []
-    # The card was given back, and it is still there: now it is one.
-    assert watched.ask(ours=[], held=[])["gpus"][0]["foreign"] != []
+    # The card was given back, and a later reading still has it there: now it is one.
+    assert watched.until(lambda seen: seen["gpus"][0]["foreign"])["gpus"][0]["trusted"]
 
 
 def test_ours_and_a_stranger_on_one_card(cards, watch, stranger):

@@ -75,7 +75,7 @@ class NvmlInventory:
         self._reading = _Reading()
         self._ours: frozenset[int] = frozenset()
         self._held: frozenset[str] = frozenset()
-        self._were_ours: frozenset[int] = frozenset()
+        self._last_ours_s: dict[int, float] = {}  # pid → when it was last said to be ours
         self._first, self._stop = threading.Event(), threading.Event()
         threading.Thread(target=self._run, name="nvml", daemon=True).start()
         self._first.wait(start_s)
@@ -122,7 +122,13 @@ class NvmlInventory:
 
     def read(self, ours: Collection[int], held: Collection[str] = ()) -> tuple[Gpu, ...]:
         """`ours`: pids of our attempts; `held`: cards that an attempt of ours holds, also while it ends."""
-        self._were_ours |= self._ours
+        now_s, listed = Clock.boot_s(), _listed(self._reading.cards)
+        kept = {
+            pid: at_s
+            for pid, at_s in self._last_ours_s.items()
+            if pid in listed or now_s - at_s < self._stale_s  # what is under way may list it yet
+        }
+        self._last_ours_s = kept | dict.fromkeys(ours, now_s)
         self._ours, self._held = frozenset(ours), frozenset(held)
         return self.again()
 
@@ -141,20 +147,15 @@ class NvmlInventory:
         return Sheet("none" if reading.absent else "nvml", cards, reading.driver, why, age_s)
 
     def _pids(self, reading: _Reading) -> frozenset[int]:
-        """Ours, and on held cards those that were ours and are still listed: NVML is slower than a process' end.
+        """Ours, and what was ours when NVML was asked, or is still listed on a held card: NVML is slower than an end.
 
-        Were they strangers for that while, the card would count as left by us, and its memory as nobody's of ours.
+        Were those strangers for that while, a plan would be refused for somebody who is not there, and a lease would
+        take its memory for theirs. A lease that is over is another matter: who is on the card then is named.
         """
-        listed = frozenset(process.pid for card in reading.cards for process in card.processes)
-        self._were_ours &= listed
-        held_by_the_dead = frozenset(
-            process.pid
-            for card in reading.cards
-            if card.id in self._held
-            for process in card.processes
-            if process.pid in self._were_ours
-        )
-        return self._ours | held_by_the_dead
+        on_held = _listed(tuple(card for card in reading.cards if card.id in self._held))
+        read_at_s = 0.0 if reading.at_s is None else reading.at_s
+        recent = {pid for pid, at_s in self._last_ours_s.items() if pid in on_held or at_s >= read_at_s}
+        return self._ours | recent
 
     def _silence(self, age_s: float | None) -> str:
         if age_s is None:
@@ -181,6 +182,10 @@ class NvmlInventory:
     def close(self) -> None:
         """The thread ends after the call that it is in, or with the process."""
         self._stop.set()
+
+
+def _listed(cards: tuple[Card, ...]) -> set[int]:
+    return {process.pid for card in cards for process in card.processes}
 
 
 Inventory = DeclaredInventory | NvmlInventory

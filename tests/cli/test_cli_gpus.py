@@ -1,0 +1,125 @@
+"""`cutover gpus`: against a daemon whose cards a C library makes up, one whose cards are declared, and none at all."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from nvml_kit import Cards, build_double, card_lines, uuid_of
+
+from controller.cli.draw_gpus import short
+from controller.demo.stage import Stage
+
+pytestmark = pytest.mark.timeout(300)
+
+TWO = (*card_lines(0, power_mw=62_000, power_cap_mw=300_000, persistence=0), *card_lines(1))
+
+
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory) -> Cards:
+    folder = tmp_path_factory.mktemp("nvml")
+    return Cards(build_double(folder), folder / "cards")
+
+
+@pytest.fixture(scope="module")
+def stage(cards: Cards, tmp_path_factory) -> Iterator[Stage]:
+    """A daemon that was started while NVML hung."""
+    cards.show(*TWO, "hang nvmlInitWithFlags * while")
+    settings = {"gpus": {"kind": "nvml"}}
+    with Stage(tmp_path_factory.mktemp("box"), settings, cards.environment) as begun:
+        yield begun
+
+
+@pytest.fixture
+def gpus(stage, cutover):
+    return lambda *words: cutover("--config", stage.config_file, "gpus", *words)
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    yield process.pid
+    process.communicate()
+
+
+def test_a_daemon_starts_while_nvml_hangs_and_sees_the_cards_when_it_answers(stage, cards, gpus, wait_until, stranger):
+    hangs = gpus()
+    assert hangs.code == 0
+    assert "no card counts as free: NVML has not answered yet: it hangs in nvmlInit" in hangs.out
+    assert gpus("--json").json["cards"] == []
+
+    cards.show(*TWO)
+    document = wait_until(lambda: (d := gpus("--json").json)["cards"] and d)
+    assert (document["schema"], document["source"], document["driver"]) == (1, "nvml", "570.124.06")
+    assert [(c["id"], c["state"], c["held_by"]) for c in document["cards"]] == [
+        (uuid_of(0), "free", None),
+        (uuid_of(1), "free", None),
+    ]
+    drawn = gpus().out
+    for part in (
+        "NVIDIA Double",
+        "GPU-00000000",
+        "0 of 80 GiB",
+        "62 of 300 W",
+        "free",
+        "persistence mode is off",
+        "host: ",
+    ):
+        assert part in drawn, drawn
+
+    cards.show(*TWO, "lost 0", f"process 1 {stranger} 512")
+    document = wait_until(lambda: (d := gpus("--json").json)["cards"][1]["foreign"] and d)
+    assert [card["state"] for card in document["cards"]] == ["untrusted", "foreign"]
+    drawn = gpus().out
+    assert "untrusted: GPU is lost" in drawn
+    assert f"foreign: pid {stranger} (python" in drawn
+
+    doctor = next(c for c in stage_doctor(stage)["checks"] if c["name"] == "GPUs")
+    assert doctor["ok"] is False
+
+
+def stage_doctor(stage: Stage) -> dict:
+    words = [sys.executable, "-m", "controller", "--config", str(stage.config_file), "doctor", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
+    return json.loads(done.stdout)
+
+
+def test_watch_goes_on_until_it_is_interrupted(stage, gpus):
+    words = [sys.executable, "-m", "controller", "--config", str(stage.config_file), "gpus", "--watch", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        documents = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert [document["schema"] for document in documents] == [1, 1]
+
+
+def test_declared_cards_are_said_to_be_declared_and_show_who_holds_them(box, cutover):
+    release = box.live()
+    done = cutover("--config", box.config, "gpus")
+    assert done.code == 0
+    assert "declared in the configuration" in done.out
+    document = cutover("--config", box.config, "gpus", "--json").json
+    assert document["source"] == "declared"
+    held = [card for card in document["cards"] if card["state"] == "held"]
+    assert [(card["release"], card["role"]) for card in held] == [(release, "live")]
+    assert f"{held[0]['held_by']}, live ({release})" in done.out
+    assert sum(card["state"] == "free" for card in document["cards"]) >= 1
+    assert document["host"]["ram_total_bytes"] > 0
+
+
+def test_without_a_daemon_one_sentence(config_file, cutover):
+    done = cutover("--config", config_file, "gpus")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("cutover: no daemon answers on ")
+    assert done.err.count("\n") == 1
+    assert cutover("--config", config_file, "gpus", "--json").json["exit_code"] == 1
+
+
+def test_a_long_id_is_cut_and_another_kind_is_not():
+    assert short(uuid_of(3)) == "GPU-00000003"
+    assert (short("gpu-0"), short("unreadable-1")) == ("gpu-0", "unreadable-1")
