@@ -172,6 +172,9 @@ def _add_attempts(state: State, action: act.AddAttempts | act.TakeLease, now: No
     attempts = dict(state.attempts)
     for attempt in action.attempts:
         problem = f"attempt {attempt.id} exists already" if attempt.id in attempts else _conflict(attempt, held)
+        closed = [gpu for gpu in attempt.gpus if gpu in state.closed]
+        if closed and not problem:
+            problem = f"{closed[0]} is {state.closed[closed[0]].word}"
         if problem:
             raise IllegalMove(problem)
         planned = replace(rest(attempt, AttemptState.PLANNED, now, why), planned_at_s=now.boot_s, boot_id=now.boot_id)

@@ -89,9 +89,9 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 
 def _cards_to_revive(state: State, seen: Seen, last: Attempt, release: Release) -> tuple[str, ...] | None:
-    """Its own cards; free ones instead of a card that is closed; None when there are none."""
-    if not set(last.gpus) & set(state.closed):
-        return None if set(last.gpus) & set(holders(state)) else last.gpus
+    """Its own cards; free ones when one of its own is closed or somebody else's; None when there are none."""
+    if not set(last.gpus) & (set(state.closed) | set(holders(state))):
+        return last.gpus
     placed = place((release.instance(last.instance),), without_holder(state, seen.gpus), seen.gpus)
     return None if isinstance(placed, Refusal) else placed[last.instance]
 

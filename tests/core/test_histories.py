@@ -14,7 +14,7 @@ from fake_world import Box, FakeWorld
 from controller.core import actions as act
 from controller.core.invariants import violations
 from controller.core.policy import Policy
-from controller.core.records import ACTIVE, AttemptState, Freeze, Kind, Phase
+from controller.core.records import ACTIVE, AttemptState, Closed, Freeze, Kind, Phase
 from controller.core.route import SlotState
 from controller.core.seen import Life
 from controller.core.table import IllegalMove
@@ -30,7 +30,7 @@ CAMPAIGN = 400
 def box(tmp_path):
     """As in conftest, with the journal in memory: histories are many."""
     journal = Journal(Path(":memory:"))
-    world = FakeWorld()
+    world = FakeWorld(memory_mib=dict.fromkeys(range(4), 0))
     yield Box(Loop(journal, world, Policy(bake_s=30.0)), world, journal)
     journal.close()
 
@@ -52,6 +52,7 @@ def chaos(box, release, dice: random.Random) -> None:
             require_approval=dice.random() < 0.1,
             bake_s=dice.choice((0.0, 5.0, 30.0)),
             strategy=dice.choice(("auto", "auto", "any", "rolling", "swap")),
+            wait_for_free_s=dice.choice((None, None, 50.0)),
         )
 
     def rollback():
@@ -89,6 +90,11 @@ def chaos(box, release, dice: random.Random) -> None:
         lambda: setattr(box.world, "stop_s", dice.choice((0.1, 1.0, 40.0))): 1,
         lambda: box.world.foreign.update({dice.randrange(4): "pid 7 (a job)"}): 1,
         box.world.foreign.clear: 1,
+        lambda: box.world.memory_mib.update({dice.randrange(4): dice.choice((0, 300, 59_000))}): 2,
+        lambda: box.world.untrusted.add(dice.randrange(4)): 1,
+        box.world.untrusted.clear: 1,
+        lambda: box.ask(act.CloseCard(f"gpu-{dice.randrange(4)}", Closed("boss", "its fan", 0.0))): 1,
+        lambda: box.ask(act.OpenCard(f"gpu-{dice.randrange(4)}")): 2,
         lambda: box.world.in_flight.update({dice.randrange(1, 33): dice.randrange(3)}): 1,
         box.world.reboot: 1,
     }
@@ -111,6 +117,11 @@ def peace(box) -> None:
     """Nothing bad happens any more."""
     box.world.start_s, box.world.stop_s = 1.0, 1.0
     box.world.foreign.clear()
+    box.world.memory_mib = dict.fromkeys(range(4), 0)
+    box.world.untrusted.clear()
+    for gpu, closed in box.state.closed.items():
+        if closed.by:
+            box.ask(act.OpenCard(gpu))
     box.world.in_flight.clear()
     box.world.verdicts.clear()
     box.world.door_alive = True

@@ -42,12 +42,24 @@ def test_live_is_not_started_again_on_cards_that_somebody_holds_by_now(box, rele
     box.finish(box.propose(release("one")))
     box.world.processes["one-a-1"].life = Life.EXITED
     box.settle()
-    rollout = box.propose(release("two"), require_approval=True)
+    rollout = box.propose(release("two", gpus=4), require_approval=True)
     box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
     box.world.clock_s += box.loop.policy.restart_window_s
     assert box.loop.step() is False, "it waits, and does not spin"
     box.ask(act.Approve(rollout, "boss"))
     assert box.finish(rollout) is Phase.PROMOTED
+
+
+def test_live_comes_back_on_free_cards_when_its_own_are_somebody_elses(box, release):
+    box.loop.policy = replace(box.loop.policy, restart_budget=0)
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.settle()
+    rollout = box.propose(release("two"), require_approval=True)
+    box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
+    box.world.clock_s += box.loop.policy.restart_window_s
+    box.run(lambda: "one-a-3" in box.state.attempts and box.state.is_served())
+    assert box.state.seat_attempts(box.state.live)[0].gpus == ("gpu-2", "gpu-3")
 
 
 def test_reboot_brings_live_back(box, release):
