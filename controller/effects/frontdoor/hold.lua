@@ -8,7 +8,7 @@
 -- operations are whole, and the number that the task stores.
 local BACKEND = "engines"
 local POLL_MS = 20
-local LOOK_MS = 250 -- how often the kernel is asked which clients are still there
+local LOOK_MS = 500 -- how often the kernel is asked which clients are still there
 local SOCKETS = { "/proc/net/tcp", "/proc/net/tcp6" }
 local ESTABLISHED = "01"
 
@@ -30,9 +30,13 @@ local function now_s()
   return now.sec + now.usec / 1e6
 end
 
+local function ready()
+  return core.backends[BACKEND]:get_srv_act() -- without the backup, which is the way back into the hold
+end
+
 local function blocked()
   local mode = ctl:lookup("mode")
-  return mode == "hold" or mode == "refuse" or core.backends[BACKEND]:get_srv_act() == 0
+  return mode == "hold" or mode == "refuse" or ready() == 0
 end
 
 -- HAProxy reads nothing from a client whose request it has until it has chosen a server, so it does not see it leave. The
@@ -138,6 +142,8 @@ core.register_action("hold", { "http-req" }, function(txn)
   txn:set_var("txn.held_ms", math.floor((now_s() - one.began_s) * 1000))
   txn:set_var("txn.hold", verdict)
 end)
+
+core.register_fetches("ready", ready)
 
 core.register_cli({ "show", "held" }, "show held : requests that wait now, and counters", function(applet)
   local totals = {}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .runtime import RuntimeSocket
 
 BACKENDS = ("engines", "preview")
+WAY_BACK = "again"  # the server that leads back into the hold; no slot
 MAPS = ("ctl", "attempt", "health")
 _MAINTENANCE = 0x01 | 0x02 | 0x20 | 0x40  # forced, inherited, resolution, host name; not 0x04: "disabled" in the file
 _DRAIN = 0x08 | 0x10
@@ -63,11 +64,11 @@ def columns(server_state: str) -> list[str]:
 
 
 def rows(server_state: str) -> list[dict[str, str]]:
+    """One per slot."""
     names = columns(server_state)
     lines = [line.split() for line in server_state.splitlines() if line and not line.startswith("#")]
-    return [
-        dict(zip(names, fields, strict=True)) for fields in lines if len(fields) > 1
-    ]  # the first line is the version
+    found = [dict(zip(names, fields, strict=True)) for fields in lines if len(fields) > 1]  # the first is the version
+    return [row for row in found if row["srv_name"] != WAY_BACK]
 
 
 def _read_slots(server_state: str, statistics: str) -> dict[tuple[str, int], SlotSeen]:

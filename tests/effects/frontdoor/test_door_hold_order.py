@@ -162,3 +162,46 @@ def test_the_mode_survives_kill_9(doors, engines, slot_of, tools):
         return await asked[0]
 
     assert tools.run(scenario()).whole
+
+
+def test_requests_that_a_dead_engine_refuses_wait_for_the_next(doors, engines, slot_of, tools):
+    """Nobody has noticed the death yet: what was refused goes back and waits, also those that the engine had begun."""
+    blue, door = engines("blue"), doors()
+    door.serve(slot_of(1, blue))
+
+    async def scenario():
+        begun = [asyncio.create_task(tools.request(door.port, tag="begun", late=True, first_s=30))]
+        await tools.until(lambda: blue.open)
+        await asyncio.to_thread(blue.kill)
+        asked = [asyncio.create_task(tools.request(door.port, prompt="x" * 400_000)) for _ in range(8)]
+        asked.append(asyncio.create_task(tools.request(door.port, tokens=40)))
+        await _until_held(door, 10)
+        assert (await tools.request(door.port, "GET", "/health")).status == 503
+        assert (await tools.request(door.port, "GET", "/v1/models")).error["code"] == "no_engine"
+        begun[0].cancel()
+        await _until_held(door, 9)
+        await asyncio.to_thread(engines, "green", port=blue.port)
+        return await asyncio.gather(*asked)
+
+    answers = tools.run(scenario())
+    assert all(answer.whole and answer.engine == "green" for answer in answers)
+    assert tools.wait_for(lambda: door.traffic(0).get("blue"), "its lines").requests == 9
+
+
+def test_a_request_goes_back_to_wait_once_only(doors, engines, slot_of, tools):
+    """It may be the request that ends the engine: it does not get every engine that comes after."""
+    killer, door = engines("killer"), doors()
+    door.serve(slot_of(1, killer))
+
+    async def scenario():
+        asked = asyncio.create_task(tools.request(door.port, late=True, first_s=30))
+        for number in (1, 2):
+            engine = killer if number == 1 else await asyncio.to_thread(engines, "next", port=killer.port)
+            await tools.until(lambda engine=engine: engine.open)
+            await asyncio.to_thread(engine.kill)
+            if number == 1:
+                await _until_held(door, 1)
+        return await asked
+
+    answer = tools.run(scenario())
+    assert (answer.status, answer.error["code"], "retry-after" in answer.headers) == (503, "upstream", True)

@@ -78,7 +78,7 @@ def test_a_slot_that_changed_hands_keeps_its_old_requests_with_the_old_attempt(d
 
 def test_a_request_that_nobody_could_take_over_is_an_error_of_the_door(doors, engines, slot_of, tools):
     """The only engine dies in prefill: tried again, in vain. HAProxy then no longer says who had it first."""
-    blue, door = engines("blue"), doors()
+    blue, door = engines("blue"), doors(hold_s=1)
     door.serve(slot_of(1, blue))
 
     async def scenario():
