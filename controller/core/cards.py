@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import combinations
 
 from .policy import Policy
 from .records import Attempt, Instance, Release, State
@@ -49,7 +50,7 @@ def without_holder(state: State, inventory: tuple[Gpu, ...], leaving: Collection
 
 
 def place(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple[Gpu, ...]) -> Places | Refusal:
-    """Cards for every instance: explicit ones as asked, then counts from what is left, in index order."""
+    """Cards for every instance: explicit ones as asked, then counts from what is left, close together, then by index."""
     instances = tuple(instances)
     names = {gpu.id: gpu for gpu in inventory} | {str(gpu.index): gpu for gpu in inventory}
     left = {gpu.id: gpu for gpu in sorted(free, key=lambda gpu: gpu.index)}
@@ -70,11 +71,23 @@ def place(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple
         if len(left) < instance.gpu_count:
             asked = sum(i.gpu_count for i in instances)
             return Refusal(f"{asked} GPUs are needed and {len(free)} of {len(inventory)} can be had", "free some")
-        chosen = list(left)[: instance.gpu_count]
+        chosen = _close_together(left, instance.gpu_count)
         placed[instance.name] = tuple(chosen)
         for gpu in chosen:
             del left[gpu]
     return placed
+
+
+def _close_together(left: dict[str, Gpu], count: int) -> tuple[str, ...]:
+    """That many of the cards: those with most NVLinks among them, then those behind one switch, then the first."""
+
+    def closeness(cards: tuple[Gpu, ...]) -> tuple[int, int]:
+        pairs = list(combinations(cards, 2))
+        return sum(b.id in a.nvlink for a, b in pairs), sum(b.id in a.switch for a, b in pairs)
+
+    # `max` keeps the first of equals, and combinations come in index order.
+    best = max(combinations(left.values(), count), key=closeness, default=())
+    return tuple(gpu.id for gpu in best)
 
 
 def place_some(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple[Gpu, ...]) -> Places:

@@ -1,0 +1,41 @@
+"""Which cards an instance gets."""
+
+from __future__ import annotations
+
+from fake_world import make_release
+
+from controller.core.cards import place
+from controller.core.seen import Gpu
+
+
+def box(*, nvlink=(), switch=()) -> tuple[Gpu, ...]:
+    """Four cards, and which pairs of them are connected."""
+
+    def others(pairs, n):
+        return tuple(f"gpu-{b if a == n else a}" for a, b in pairs if n in (a, b))
+
+    return tuple(Gpu(f"gpu-{n}", n, nvlink=others(nvlink, n), switch=others(switch, n)) for n in range(4))
+
+
+def placed(cards: tuple[Gpu, ...], gpus: int, instances: int, free=None) -> dict[str, tuple[str, ...]]:
+    release = make_release("one", gpus=gpus, instances=instances)
+    return place(release.instances, cards if free is None else tuple(cards[n] for n in free), cards)
+
+
+def test_cards_go_in_index_order_where_all_are_alike():
+    assert placed(box(), 2, 2) == {"a": ("gpu-0", "gpu-1"), "b": ("gpu-2", "gpu-3")}
+
+
+def test_cards_that_share_nvlink_go_together():
+    cards = box(nvlink=[(0, 3), (1, 2)])
+    assert placed(cards, 2, 2) == {"a": ("gpu-0", "gpu-3"), "b": ("gpu-1", "gpu-2")}
+
+
+def test_nvlink_counts_before_a_switch_and_a_switch_before_the_order():
+    cards = box(nvlink=[(2, 3)], switch=[(0, 2)])
+    assert placed(cards, 2, 1) == {"a": ("gpu-2", "gpu-3")}
+    assert placed(cards, 2, 1, free=(0, 1, 2)) == {"a": ("gpu-0", "gpu-2")}
+
+
+def test_an_instance_without_cards_gets_none():
+    assert placed(box(), 0, 1) == {"a": ()}
