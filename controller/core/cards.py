@@ -50,7 +50,7 @@ def without_holder(state: State, inventory: tuple[Gpu, ...], leaving: Collection
 
 
 def place(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple[Gpu, ...]) -> Places | Refusal:
-    """Cards for every instance: explicit ones as asked, then counts from what is left, close together, then by index."""
+    """Cards for every instance: explicit ones as asked, then counts from what is left, close together, by index."""
     instances = tuple(instances)
     names = {gpu.id: gpu for gpu in inventory} | {str(gpu.index): gpu for gpu in inventory}
     left = {gpu.id: gpu for gpu in sorted(free, key=lambda gpu: gpu.index)}
