@@ -13,6 +13,7 @@ from nvml_kit import Cards, build_double, card_lines, uuid_of
 
 from controller.cli.draw_gpus import short
 from controller.demo.stage import Stage
+from launch import attempts
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -29,7 +30,7 @@ def cards(tmp_path_factory) -> Cards:
 def stage(cards: Cards, tmp_path_factory) -> Iterator[Stage]:
     """A daemon that was started while NVML hung."""
     cards.show(*TWO, "hang nvmlInitWithFlags * while")
-    settings = {"gpus": {"kind": "nvml"}}
+    settings = {"gpus": {"kind": "nvml"}, "bake": {"seconds": 1, "interval_s": 0.5}}
     with Stage(tmp_path_factory.mktemp("box"), settings, cards.environment) as begun:
         yield begun
 
@@ -80,6 +81,30 @@ def test_a_daemon_starts_while_nvml_hangs_and_sees_the_cards_when_it_answers(sta
 
     doctor = next(c for c in stage_doctor(stage)["checks"] if c["name"] == "GPUs")
     assert doctor["ok"] is False
+
+    # Ours on a card: no stranger, neither to the loop nor to whoever asks for a plan.
+    cards.show(*TWO)
+    wait_until(lambda: [card["state"] for card in gpus("--json").json["cards"]] == ["free", "free"])
+    rollout = stage.propose(topology(stage, "first"), "first", bake_s=0)
+    assert stage.finish(rollout, 120)["phase"] == "promoted"
+    attempt = stage.get("/v1/status")["live"]["attempts"][0]["id"]
+    pids = attempts.observe(stage.config.runs_dir / attempt).pids
+    cards.show(*card_lines(0, 40_004), *card_lines(1), *(f"process 0 {pid} 20000" for pid in pids))
+    document = wait_until(lambda: (d := gpus("--json").json)["cards"][0]["processes"] and d)
+    held, free = document["cards"]
+    assert (held["state"], held["held_by"], held["role"], held["foreign"]) == ("held", attempt, "live", [])
+    assert free["state"] == "free"
+    plan = stage.post("/v1/plan", {"topology": topology(stage, "second"), "source": "second"})["plan"]
+    assert (plan["strategy"], plan["gpu_map"]) == ("blue-green", {"a": [uuid_of(1)]})
+
+
+def topology(stage: Stage, name: str) -> str:
+    profile = stage.directory / "health.yaml"
+    profile.write_text("gates:\n  - {name: health, deadline_s: 90, settings: {probes: 1}}\n")
+    return (
+        f"name: {name}\nserves: [emu]\nengine: emulator\nflags: [--start-s, '0.1']\n"
+        f"instances: {{a: {{gpus: 1}}}}\nstop_grace_s: 5\ngates: {profile}\n"
+    )
 
 
 def stage_doctor(stage: Stage) -> dict:
