@@ -11,12 +11,20 @@ from pathlib import Path
 from .errors import DoorBinaryError
 
 OLDEST = (2, 8)
+# Before these, a client that resets its connection while it is held can crash the process: "BUG/MINOR: hlua_fcn: fix
+# potential UAF with Queue:pop_wait()", April 2025, haproxy commit c6fa061f2.
+_CRASHES_BEFORE: dict[tuple[int, ...], tuple[int, ...]] = {
+    (2, 8): (2, 8, 15),
+    (2, 9): (3, 0, 10),
+    (3, 0): (3, 0, 10),
+    (3, 1): (3, 1, 7),
+}
 _ASK_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A HAProxy that can be the front door: at least 2.8, and built with Lua (which holds the requests)."""
+    """A HAProxy that can be the front door: 2.8 or newer, repaired, and built with Lua (which holds the requests)."""
 
     path: Path
     version: tuple[int, ...]
@@ -63,6 +71,11 @@ def inspect(path: Path) -> Binary:
     version = tuple(int(part) for part in found.groups() if part)
     if version < OLDEST:
         raise DoorBinaryError(f"{path} is HAProxy {'.'.join(map(str, version))}; the front door needs 2.8 or newer")
+    if version < (safe := _CRASHES_BEFORE.get(version[:2], OLDEST)):
+        raise DoorBinaryError(
+            f"{path} is HAProxy {'.'.join(map(str, version))}, which can crash when a client leaves that is held; "
+            f"the front door needs {'.'.join(map(str, safe))} or newer"
+        )
     if "+LUA" not in answer:
         raise DoorBinaryError(
             f"{path} is built without Lua (+LUA in `haproxy -vv`), which holds requests during a switch"

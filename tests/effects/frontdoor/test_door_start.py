@@ -193,7 +193,10 @@ def test_a_missing_binary_is_named(doors, tmp_path):
             "is HAProxy 2.6.14; the front door needs 2.8",
         ),
         ("HA-Proxy version 1.8.4 2018\n+LUA", "is HAProxy 1.8.4"),
-        ("HAProxy version 3.0.5-8e879a5 2024\nFeature list : -LUA", "built without Lua"),
+        ("HAProxy version 2.8.5-1ubuntu3.3 2024\nFeature list : +LUA", r"can crash .* needs 2\.8\.15 or newer"),
+        ("HAProxy version 2.9.15 2025\nFeature list : +LUA", r"can crash .* needs 3\.0\.10 or newer"),
+        ("HAProxy version 3.0.9-1 2025\nFeature list : +LUA", r"can crash .* needs 3\.0\.10 or newer"),
+        ("HAProxy version 3.0.11-8e879a5 2025\nFeature list : -LUA", "built without Lua"),
         ("nginx version: nginx/1.22", "does not answer `-vv` as HAProxy does"),
     ],
 )
