@@ -182,8 +182,9 @@ def _card(state: State, card: dict[str, Any], holder: Attempt | None, roles: dic
     closed = state.closed.get(card["id"])
     words = (
         (not card["trusted"], "untrusted"),
-        (bool(card["foreign"]), "foreign"),
+        # Memory that did not come back has no owner that NVML names: the reason is the quarantine.
         (closed is not None, "cordoned" if closed and closed.by else "quarantined"),
+        (bool(card["foreign"]), "foreign"),
         (holder is not None, "held"),
     )
     return {

@@ -116,13 +116,13 @@ def _cards(status: Document) -> Iterator[tuple[Document, str, str]]:
         for attempt in (status[name] or {}).get("attempts", ()):
             roles[attempt["id"]] = ("warm" if name == "previous" else name, style)
     for gpu in status["gpus"]:
-        if gpu["foreign"]:
-            yield gpu, "foreign\n" + "\n".join(gpu["foreign"]), "red"
-        elif gpu.get("closed"):
+        if gpu.get("closed"):
             by = gpu["closed"]["by"]
             word = f"cordoned by {by}" if by else "QUARANTINED"
             holder = f"{gpu['held_by']}\n" if gpu["held_by"] else ""
             yield gpu, f"{holder}{word}\n{gpu['closed']['why']}", "yellow" if by else "bold red"
+        elif gpu["foreign"]:
+            yield gpu, "foreign\n" + "\n".join(gpu["foreign"]), "red"
         elif gpu["held_by"]:
             role, style = roles.get(gpu["held_by"], ("candidate" if status["rollout"] else "leaving", "cyan"))
             yield gpu, f"{gpu['held_by']}\n{role}", style

@@ -22,6 +22,8 @@ def alarms(state: State, seen: Seen) -> list[str]:
         for gpu, closed in state.closed.items()
         if not closed.by
     ]
+    if seen.gpus_why:
+        found.append(f"the GPUs cannot be read: {seen.gpus_why}; no rollout begins until they can")
     if not seen.door.alive:
         found.append(f"the front door does not answer: {seen.door.why or 'not started'}")
     return found

@@ -55,7 +55,8 @@ def preflight(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Dec
     release = state.releases[rollout.release]
     plan = make_plan(state, release, seen.gpus, policy, options=rollout.options, profile=rollout.profile)
     if isinstance(plan, Refusal):
-        return move(rollout, Event.REFUSED, plan.sentence)
+        # Nobody knows of the cards just now: that is no reason to refuse, and none to go on.
+        return None if seen.gpus_why else move(rollout, Event.REFUSED, plan.sentence)
     wanted = rollout.options.plan_digest
     if wanted is not None and wanted != plan.digest:
         return move(rollout, Event.REFUSED, f"the world has changed: the plan is {plan.digest} now, not {wanted}")

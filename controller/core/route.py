@@ -57,6 +57,18 @@ class SlotSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldSeen:
+    """How long the request waits that has waited longest, and how waits ended since the front door's process began."""
+
+    oldest_s: float = 0.0
+    released: int = 0
+    timed_out: int = 0
+    refused: int = 0  # sent away because the mode became `refuse`
+    full: int = 0  # never waited: too many did
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DoorSeen:
     """One observation of the front door. `alive` is False when its runtime socket does not answer."""
 
@@ -67,6 +79,7 @@ class DoorSeen:
     preview: tuple[SlotSeen, ...] = ()
     mode: Mode = Mode.OPEN
     held: int = 0
+    hold: HoldSeen = HoldSeen()
     why: str = ""  # when not alive: what was tried and what it said
 
 

@@ -116,7 +116,7 @@ def enforce_deadline(state: State, seen: Seen, policy: Policy) -> Decision | Non
     if spent_s <= limit_s:
         return None
     waiting = [a for a in state.seat_attempts(rollout.seat) if a.state is AttemptState.STARTING]
-    detail = ""
+    detail = f": {seen.gpus_why}" if rollout.phase is Phase.PREFLIGHT and seen.gpus_why else ""
     if waiting:
         probe = seen.probes.get(waiting[0].id)
         detail = f": {waiting[0].id} {probe.layer}, {probe.sentence}" if probe else f": {waiting[0].id} was never heard"

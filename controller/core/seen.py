@@ -84,3 +84,4 @@ class Seen:
     traffic: Mapping[str, Traffic] = field(default_factory=dict)  # by attempt id; in a bake since the switch
     gates: Mapping[str, GateSeen] = field(default_factory=dict)  # finished runs, by run id
     gpus: tuple[Gpu, ...] = ()
+    gpus_why: str = ""  # why nobody knows which cards there are, or how they are

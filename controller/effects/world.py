@@ -85,6 +85,7 @@ class RealWorld:
             traffic=self._traffic(state, now),
             gates=self._gates(state),
             gpus=self.gpus.read(ours, held),
+            gpus_why=self.gpus.sheet().why,
         )
 
     def _processes(self, state: State) -> dict[str, ProcessSeen]:

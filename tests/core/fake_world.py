@@ -47,6 +47,7 @@ class FakeWorld:
     foreign: dict[int, str] = field(default_factory=dict)
     memory_mib: dict[int, int] | None = None  # used per card; None: nobody can tell
     untrusted: set[int] = field(default_factory=set)
+    gpus_why: str = ""
     traffic: dict[str, Traffic] = field(default_factory=dict)
     cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
     heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
@@ -83,6 +84,7 @@ class FakeWorld:
             probes=self._probes(state, slots, preview),
             traffic=self.traffic,
             gates=self.gates,
+            gpus_why=self.gpus_why,
             gpus=tuple(
                 Gpu(
                     f"gpu-{n}",

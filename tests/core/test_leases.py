@@ -111,3 +111,23 @@ def test_patience_ends_in_a_refusal_that_names_who_is_in_the_way(box, release):
     assert box.finish(waits) is Phase.REFUSED
     assert "regen" in box.state.rollouts[waits].why
     assert all(a.state is AttemptState.STOPPED for a in box.state.attempts.values())
+
+
+def test_nobody_is_refused_for_cards_that_nobody_can_see(box, release):
+    box.world.gpus_why = "NVML hangs"
+    box.world.untrusted = {0, 1, 2, 3}
+    rollout = box.propose(release("one", gpus=2))
+    box.settle_for(60)
+    assert box.phase(rollout) is Phase.PREFLIGHT
+    assert any("NVML hangs" in text for text in alarms(box.state, box.world.observe(box.state)))
+    box.world.gpus_why = ""
+    box.world.untrusted = set()
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
+def test_cards_that_stay_unseen_end_the_rollout_with_the_reason(box, release):
+    box.world.gpus_why = "NVML hangs"
+    box.world.untrusted = {0, 1, 2, 3}
+    rollout = box.propose(release("one", gpus=2))
+    assert box.finish(rollout) is Phase.FAILED
+    assert box.state.rollouts[rollout].why == "preflight took longer than 120 s: NVML hangs"

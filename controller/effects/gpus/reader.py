@@ -28,6 +28,9 @@ class Reader:
     def open(self) -> None:
         """Begin, also anew: a card that was reset, and a driver that was loaded again, are seen only after that."""
         calls = self._calls
+        if self._events is not None:  # it belongs to the session that ends here
+            with contextlib.suppress(calls.nvml.NVMLError):
+                calls.call("nvmlEventSetFree", self._events)
         with contextlib.suppress(calls.nvml.NVMLError):
             calls.call("nvmlShutdown")
         calls.call("nvmlInit")
@@ -128,7 +131,9 @@ class Reader:
         return found
 
     def _processes(self, handle: Any) -> Iterator[Process]:
-        computing = self._calls.supported("ComputeRunningProcesses", handle) or []
+        computing = self._calls.supported("ComputeRunningProcesses", handle)
+        if computing is None:  # a driver before 510 has the second version only
+            computing = self._calls.supported("ComputeRunningProcesses_v2", handle) or []
         drawing = self._calls.ask("GraphicsRunningProcesses", handle) or []
         seen = {process.pid for process in computing}
         for process in computing:
@@ -140,9 +145,6 @@ class Reader:
     def _watch_xids(self) -> Any:
         """An event set that hears of Xid errors; None where there are no events."""
         nvml = self._calls.nvml
-        with contextlib.suppress(nvml.NVMLError):
-            if self._events is not None:
-                self._calls.call("nvmlEventSetFree", self._events)
         try:
             events = self._calls.call("nvmlEventSetCreate")
         except nvml.NVMLError:
