@@ -89,6 +89,7 @@ class FrontDoor:
             preview=seen.serving(preview),
             mode=seen.mode,
             held=seen.held,
+            hold=seen.hold,
         )
 
     def traffic(self, since_s: float) -> Mapping[str, Traffic]:

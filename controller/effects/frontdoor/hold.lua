@@ -8,6 +8,7 @@
 -- operations are whole, and the number that the task stores.
 local BACKEND = "engines"
 local POLL_MS = 20
+local BATCH, PACE_MS = 32, 10 -- how many are released at once, and the pause after them
 local LOOK_MS = 500 -- how often the kernel is asked which clients are still there
 local SOCKETS = { "/proc/net/tcp", "/proc/net/tcp6" }
 local ESTABLISHED = "01"
@@ -100,9 +101,15 @@ local function dismiss_who_waited_long_enough()
   end
 end
 
-local function release()
+-- A few at a time: an engine that has just come up does not get all of them at once, and the door may close again.
+local function release_some()
+  local left_over = BATCH
   for _, one in ipairs(waiting) do
-    if not one.verdict then send(one, "released") end
+    if left_over == 0 then return end
+    if not one.verdict then
+      send(one, "released")
+      left_over = left_over - 1
+    end
   end
 end
 
@@ -116,9 +123,9 @@ core.register_task(function()
       dismiss_who_left()
       looked_s = now_s()
     end
-    if opened then release() else dismiss_who_waited_long_enough() end
+    if opened then release_some() else dismiss_who_waited_long_enough() end
     forget_answered()
-    if #waiting > 0 then core.msleep(POLL_MS) end
+    if #waiting > 0 then core.msleep(opened and PACE_MS or POLL_MS) end
   end
 end)
 
@@ -149,5 +156,7 @@ core.register_cli({ "show", "held" }, "show held : requests that wait now, and c
   local totals = {}
   for name, value in pairs(count) do totals[#totals + 1] = name .. "=" .. value end
   table.sort(totals)
+  local first = waiting[1]
+  totals[#totals + 1] = string.format("oldest_s=%.3f", first and now_s() - first.began_s or 0)
   applet:send("held=" .. held() .. " " .. table.concat(totals, " ") .. "\n")
 end)

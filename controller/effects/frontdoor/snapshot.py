@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.route import Mode, SlotSeen, SlotState
+from ...core.route import HoldSeen, Mode, SlotSeen, SlotState
 from .errors import DoorError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Snapshot:
     maps: Mapping[str, Mapping[str, str]]
     held: int
     server_state: str  # `show servers state`, verbatim
+    hold: HoldSeen = HoldSeen()
 
     @property
     def mode(self) -> Mode:
@@ -50,12 +51,18 @@ def take_snapshot(runtime: RuntimeSocket) -> Snapshot:
     server_state = runtime.ask("show servers state")
     statistics = runtime.ask("show stat -1 4 -1")
     maps = {name: _read_map(runtime.ask(f"show map ../{name}.map")) for name in MAPS}
-    held = re.search(r"held=(\d+)", runtime.ask("show held"))
+    held = dict(re.findall(r"(\w+)=([\d.]+)", runtime.ask("show held")))
     try:
         slots = _read_slots(server_state, statistics)
-        return Snapshot(int(info["Pid"]), slots, maps, int(held[1]) if held else 0, server_state)
+        return Snapshot(int(info["Pid"]), slots, maps, int(held.get("held", 0)), server_state, _read_hold(held))
     except (KeyError, ValueError) as error:
         raise DoorError(f"the front door's answer is not what HAProxy 2.8 gives: {error!r}") from error
+
+
+def _read_hold(told: Mapping[str, str]) -> HoldSeen:
+    """Also of a door that an earlier version started, which tells less."""
+    counts = {name: int(told.get(name, 0)) for name in ("released", "timed_out", "refused", "full", "left")}
+    return HoldSeen(float(told.get("oldest_s", 0)), **counts)
 
 
 def columns(server_state: str) -> list[str]:

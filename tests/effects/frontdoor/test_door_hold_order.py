@@ -8,7 +8,7 @@ import os
 import re
 import signal
 
-from controller.core.route import Mode, Route
+from controller.core.route import HoldSeen, Mode, Route
 from controller.effects.frontdoor.runtime import RuntimeSocket
 
 
@@ -74,7 +74,8 @@ def test_who_left_gives_its_place_back_and_is_never_forwarded(doors, engines, sl
 
     assert all(answer.whole for answer in tools.run(scenario()))
     assert [seen.tag for seen in blue.posts()] == ["stays", "late"]
-    assert (_totals(door)["left"], _totals(door)["full"]) == (2, 1)
+    seen = door.read()
+    assert (seen.held, seen.hold) == (0, HoldSeen(released=2, full=1, left=2))
     assert door.log.read_text().count('"hold":"left"') == 2
 
 
@@ -87,6 +88,7 @@ def test_no_other_limit_cuts_the_wait(doors, engines, slot_of, tools):
         asked = await _arrive(door, tools, ["small", "large"], prompt="x" * 400_000)
         await asyncio.sleep(3)
         assert not any(task.done() for task in asked)
+        assert (await asyncio.to_thread(door.read)).hold.oldest_s >= 3
         await asyncio.to_thread(door.apply, Route(2, (slot_of(1, blue),)))
         return await asyncio.gather(*asked)
 
