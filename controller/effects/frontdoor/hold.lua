@@ -16,6 +16,7 @@ local ESTABLISHED = "01"
 local ctl = Map.new("../ctl.map", Map._str)
 local arrived = core.queue() -- from the requests to the task
 local waiting, known = {}, 0 -- the task's own, in the order of arrival; how many they are
+local answered = 0 -- of them: have their verdict
 local count = { held_total = 0, released = 0, timed_out = 0, refused = 0, full = 0, left = 0 }
 
 local function number(key, default)
@@ -40,13 +41,20 @@ local function blocked()
   return mode == "hold" or mode == "refuse" or ready() == 0
 end
 
+local function all_are_in(there)
+  for _, one in ipairs(waiting) do
+    if there[one.socket] ~= ESTABLISHED then return false end
+  end
+  return true
+end
+
 -- HAProxy reads nothing from a client whose request it has until it has chosen a server, so it does not see it leave. The
 -- kernel does: a client that closed has left ESTABLISHED. By the two ports alone, which is the same for IPv4 and IPv6;
 -- of two clients that share them, both count as there while one is. Returns nil where the kernel does not tell.
 local function clients_there()
   local there, told = {}, false
   for _, path in ipairs(SOCKETS) do
-    local file = io.open(path)
+    local file = not (told and all_are_in(there)) and io.open(path) -- a list costs milliseconds where there is much memory
     if file then
       told = true
       for line in file:lines() do
@@ -68,6 +76,7 @@ end
 
 local function send(one, verdict)
   one.verdict = verdict
+  answered = answered + 1
   count[verdict] = count[verdict] + 1
   one.queue:push(verdict)
 end
@@ -78,11 +87,12 @@ local function take_in(one)
 end
 
 local function forget_answered()
+  if answered == 0 then return end
   local still = {}
   for _, one in ipairs(waiting) do
     if not one.verdict then still[#still + 1] = one end
   end
-  waiting, known = still, #still
+  waiting, known, answered = still, #still, 0
 end
 
 local function dismiss_who_left()
@@ -97,7 +107,8 @@ local function dismiss_who_waited_long_enough()
   for _, one in ipairs(waiting) do
     if one.verdict then -- left
     elseif refuses then send(one, "refused")
-    elseif now - one.began_s >= limit_s then send(one, "timed_out") end
+    elseif now - one.began_s >= limit_s then send(one, "timed_out")
+    else return end -- who came later has not waited as long
   end
 end
 
