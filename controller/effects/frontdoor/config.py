@@ -38,8 +38,10 @@ def render(settings: DoorSettings) -> str:
         _packaged("haproxy.cfg.j2"), undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
     threads = limits.threads()
+    connections = limits.max_connections(settings.slots)
     text: str = template.render(
-        max_connections=limits.max_connections(settings.slots),
+        max_connections=connections,
+        public_connections=limits.public_connections(connections),
         threads=threads,
         retry_bytes=RETRY_BYTES,
         request_timeout_s=settings.request_timeout_s,

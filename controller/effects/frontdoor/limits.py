@@ -9,6 +9,7 @@ from .errors import DoorError
 
 _MOST_CONNECTIONS = 4096
 _FEWEST_CONNECTIONS = 16
+_FEWEST_RESERVED = 8
 _OWN_DESCRIPTORS = 100  # listeners, runtime socket, pollers, log, Lua
 _MOST_THREADS = 2  # 128 streams at 50 tokens/s cost 0.1 core; Lua has one lock for all threads
 
@@ -30,6 +31,11 @@ def max_connections(slots: int, hard_limit: int | None = None) -> int:
             f"{needed}; raise the limit (LimitNOFILE= in the unit) or configure fewer slots"
         )
     return min(connections, _MOST_CONNECTIONS)
+
+
+def public_connections(connections: int) -> int:
+    """Of all connections, those that users may have: the rest lets gates through while users wait."""
+    return connections - max(_FEWEST_RESERVED, connections // 8)
 
 
 def threads() -> int:

@@ -31,7 +31,7 @@ class Snapshot:
     maps: Mapping[str, Mapping[str, str]]
     held: int
     server_state: str  # `show servers state`, verbatim
-    hold: HoldSeen = HoldSeen()
+    hold: HoldSeen
 
     @property
     def mode(self) -> Mode:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.core.route import Mode, Route, Slot, SlotSeen, SlotState
+from controller.core.route import HoldSeen, Mode, Route, Slot, SlotSeen, SlotState
 from controller.effects.frontdoor.changes import changes, control_values
 from controller.effects.frontdoor.config import first_files, render
 from controller.effects.frontdoor.errors import DoorSettingsError
@@ -33,7 +33,7 @@ def seen(public=(), preview=(), mode=Mode.OPEN):
     }
     control = control_values(Route(1, tuple(public), tuple(preview), mode), SETTINGS)
     health = {f"s{number}": "/health" for number in range(1, 5)}
-    return Snapshot(1, slots, {"ctl": control, "attempt": attempts, "health": health}, 0, "")
+    return Snapshot(1, slots, {"ctl": control, "attempt": attempts, "health": health}, 0, "", HoldSeen())
 
 
 def test_nothing_to_do_is_nothing_sent():

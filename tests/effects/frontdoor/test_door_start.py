@@ -243,6 +243,31 @@ door.stop()
     assert "Cannot raise FD limit" not in (settings.directory / "run" / "engine.log").read_text()
 
 
+def test_a_full_public_address_leaves_connections_for_the_preview(doors, tools):
+    """A gate must get through in the dark, while more clients wait than the door may have connections."""
+    settings = doors(start=False).settings
+    program = f"""
+import resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from pathlib import Path
+from controller.core.route import Mode, Route
+from controller.effects.frontdoor.door import DoorSettings, FrontDoor
+door = FrontDoor(DoorSettings(Path({str(settings.directory)!r}), {settings.public!r}, {settings.preview!r}))
+door.ensure()
+door.apply(Route(1, mode=Mode.HOLD))
+request = b"POST /v1/completions HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 2\\r\\n\\r\\n{{}}"
+clients = [socket.create_connection(("127.0.0.1", {settings.public_address.port})) for _ in range(60)]
+for client in clients:
+    client.sendall(request)
+gate = socket.create_connection(("127.0.0.1", {settings.preview_address.port}), timeout=30)
+gate.sendall(b"GET /health HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+print(gate.recv(100).split()[1])
+door.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("b'503'\n", "")
+
+
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
