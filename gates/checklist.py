@@ -22,7 +22,7 @@ what must hold, and the public bugs behind it. What the rules mean is in [gate-s
   *last*: after everything else, for it may hurt the engine. Both are never asked of production. *afterwards*: asks
   nothing, looks at what the run has seen.
 - **rule**: `D 12`: no failure in 12 variants, each once in every mode (`D 12, twice`: a failure counts when two of
-  three tries fail) · `B90`, `B80`: a sequential test · `1 of 12`: so many failures are allowed · `R 48`: 48 tries,
+  three tries fail) · `B90`, `B80`: a sequential test · `2 of 18`: so many failures are allowed · `R 48`: 48 tries,
   compared with production, and a floor · `W`: shown only · else in words.
 - **severity**: *blocks*, *warns* (shown, and passes), *shown*.
 - **needs**: what the topology's capability must say. Without it the check is skipped, and so is one that compares with

@@ -48,7 +48,7 @@ class Sprt:
 
     p0: float
     p1: float
-    alpha: float = 0.005
+    alpha: float = 0.001
     beta: float = 0.05
     cap: int = 200
 

@@ -199,7 +199,7 @@ CHECKS: Final = (
         asks="Nothing where J13 has asked: looks at its answers.",
         holds="something is said, and it ends with stop",
         catches="tool-shaped text that is parsed and thrown away, so that nothing is left",
-        rule=Behaviour(FixedPlan(12, 1)),
+        rule=Behaviour(FixedPlan(18, 2)),
         attempt=_none_answered,
         needs=needs(tools=True),
         looks_back=True,

@@ -326,7 +326,7 @@ CHECKS: Final = (
         asks=f"To save a text of {', '.join(f'{size:,}' for size in SIZES_CHARS)} characters.",
         holds="arguments that parse, four fifths of the text at least, and its last line",
         catches="buffers of parsers that overflow, arguments that lose their end",
-        rule=Behaviour(FixedPlan(12, 1)),
+        rule=Behaviour(FixedPlan(18, 2)),
         attempt=_long,
         needs=_TOOLS,
     ),

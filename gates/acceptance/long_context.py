@@ -61,7 +61,7 @@ def _check(suffix: str, size: str, tokens: int | None) -> Check:
         asks=f"To look up a record whose id stands near the beginning of {size} of text.",
         holds="the call, with that id",
         catches="caches, attention and position scaling that lose what is far away",
-        rule=Behaviour(FixedPlan(12, 1)),
+        rule=Behaviour(FixedPlan(18, 2)),
         attempt=call_after(tokens),
         tier=Tier.EXTENDED,
         needs=needs(tools=True),

@@ -141,7 +141,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         asks="A line to be copied that holds a stop string in its middle.",
         holds="the words before the stop string are in the content",
         catches="stop strings that match too early and take the answer with them",
-        rule=Behaviour(FixedPlan(12, 1)),
+        rule=Behaviour(FixedPlan(18, 2)),
         attempt=_keeps,
         thinking=(None,),
     ),

@@ -85,7 +85,7 @@ CHECKS: Final = (
         asks="What <tool_call> and the like mean, and a line that begins with a JSON object; with and without tools.",
         holds="an answer in words that is all there, and the object with it",
         catches="parsers that swallow what looks like a call",
-        rule=Behaviour(FixedPlan(12, 1)),
+        rule=Behaviour(FixedPlan(18, 2)),
         attempt=_kept,
     ),
     Check(

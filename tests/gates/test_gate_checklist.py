@@ -33,7 +33,7 @@ def test_severity_and_place_are_those_of_the_run() -> None:
     assert "| standard, alone |" in rows["J24"]
     assert "| standard, afterwards |" in rows["J10"]
     assert "| B90 | blocks |" in rows["J01"]
-    assert "| 1 of 12 | blocks |" in rows["J07"]
+    assert "| 2 of 18 | blocks |" in rows["J07"]
     assert "| warns |" in rows["F11"]
     assert "| shown |" in rows["J05t"]
     assert rows["O02"].endswith(r"| I\* |")
