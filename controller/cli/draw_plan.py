@@ -53,7 +53,7 @@ def _dark(plan: Document) -> str:
         return "never dark"
     if plan["blackout_s"] is None:
         return "DARK for as long as drain, start and gates take: this box has not measured them yet"
-    return f"DARK for about {span(plan['blackout_s'])} plus the drain"
+    return f"DARK for about {span(plan['blackout_s'])}"
 
 
 def _timeline(plan: Document, status: Document) -> Table:

@@ -42,6 +42,15 @@ def idle_gpus(facts: Facts) -> str | None:
     return f"the flags use {wanted} of the {facts.gpu_count} GPUs of the instance"
 
 
+def fp8_cache_on_old_card(facts: Facts) -> str | None:
+    """An FP8 KV cache (fp8, fp8_e4m3, fp8_e5m2) on a card before sm_75, as a V100."""
+    cache = facts.told.value("--kv-cache-dtype") or ""
+    if not cache.startswith("fp8") or facts.compute_capability >= (7, 5):
+        return None
+    major, minor = facts.compute_capability
+    return f"--kv-cache-dtype {cache} on a card of compute capability {major}.{minor}"
+
+
 RULES = (
     Rule(
         id="ours-flag",

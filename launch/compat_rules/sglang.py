@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launch.compat import Facts, Level, Rule, Versions
-from launch.compat_rules import heads
+from launch.compat_rules import every, heads
 from launch.engines.base import flag_name
 from launch.told import whole_numbers
 
@@ -116,15 +116,6 @@ def underscores(facts: Facts) -> str | None:
     """A flag written with underscores."""
     words = (word.split("=", 1)[0] for word in facts.told.flags if flag_name(word) is not None)
     return next((word for word in words if word.startswith("--") and "_" in word), None)
-
-
-def fp8_cache_on_old_card(facts: Facts) -> str | None:
-    """An FP8 KV cache on a card before sm_75, as a V100."""
-    cache = facts.told.value("--kv-cache-dtype") or ""
-    if not cache.startswith("fp8") or facts.compute_capability >= (7, 5):
-        return None
-    major, minor = facts.compute_capability
-    return f"--kv-cache-dtype {cache} on a card of compute capability {major}.{minor}"
 
 
 RULES = (
@@ -254,7 +245,7 @@ RULES = (
         id="sglang-fp8-cache",
         engine="sglang",
         level=Level.WARN,
-        condition=fp8_cache_on_old_card,
+        condition=every.fp8_cache_on_old_card,
         message="FlashInfer, the usual backend for it, needs sm_75",
         remedy="use --kv-cache-dtype auto",
         source=("https://pypi.org/project/flashinfer-python/", "https://github.com/sgl-project/sglang/issues/931"),

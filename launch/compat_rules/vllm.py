@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from launch.compat import Facts, Level, Rule, Versions
-from launch.compat_rules import heads
+from launch.compat_rules import every, heads
 from launch.told import whole_numbers
 
 _CHECKED = Versions(checked="0.32.0")
@@ -134,15 +134,6 @@ def no_sleep_endpoints(facts: Facts) -> str | None:
     """The policy wants sleep, and without VLLM_SERVER_DEV_MODE=1 there is no /sleep."""
     deaf = facts.told.has("--enable-sleep-mode") and not facts.told.switched_on("VLLM_SERVER_DEV_MODE")
     return "VLLM_SERVER_DEV_MODE=1 missing in env" if facts.box.wants_sleep and deaf else None
-
-
-def fp8_cache_on_old_card(facts: Facts) -> str | None:
-    """An FP8 KV cache (fp8, fp8_e4m3, fp8_e5m2) on a card before sm_75, as a V100."""
-    cache = facts.told.value("--kv-cache-dtype") or ""
-    if not cache.startswith("fp8") or facts.compute_capability >= (7, 5):
-        return None
-    major, minor = facts.compute_capability
-    return f"--kv-cache-dtype {cache} on a card of compute capability {major}.{minor}"
 
 
 RULES = (
@@ -276,7 +267,7 @@ RULES = (
         id="vllm-fp8-cache",
         engine="vllm",
         level=Level.REFUSE,
-        condition=fp8_cache_on_old_card,
+        condition=every.fp8_cache_on_old_card,
         message="only Triton attention is left on such a card, and it has no FP8 KV cache below sm_89",
         remedy="use --kv-cache-dtype auto",
         source=(

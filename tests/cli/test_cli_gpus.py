@@ -130,8 +130,13 @@ def test_declared_cards_are_said_to_be_declared_and_show_who_holds_them(box, cut
     assert "declared in the configuration" in done.out
     document = cutover("--config", box.config, "gpus", "--json").json
     assert document["source"] == "declared"
-    held = [card for card in document["cards"] if card["state"] == "held" and card["role"] == "live"]
-    assert {card["release"] for card in held} == {release}
+    held = sorted((card for card in document["cards"] if card["state"] == "held"), key=lambda card: card["role"])
+    status = box.stage.get("/v1/status")
+    carried = {
+        (status[role]["release"], role) for role in ("live", "previous") if status[role] and status[role]["running"]
+    }
+    assert {(card["release"], card["role"]) for card in held} == carried
+    assert (release, "live") in carried
     assert f"{held[0]['held_by']}, live ({release})" in done.out
     assert {card["state"] for card in document["cards"]} <= {"held", "free"}
     assert document["host"]["ram_total_bytes"] > 0
