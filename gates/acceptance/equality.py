@@ -84,8 +84,11 @@ def _text(rng: Random) -> _Question:
 
 
 def _copy(rng: Random) -> _Question:
+    # Newlines and indents are tokens of their own: a parser that drops what is nothing but white space loses them.
     word = rng.choice(("north", "amber", "cedar", "pebble"))
-    return _Question(f"Reply with only the following text: The {word} gate, no. {code(rng)}, is open.", copied=True)
+    text = f"The {word} gate, no. {code(rng)}, is open.\n\nto enter:\n    knock, then wait\n    say {code(rng)}"
+    asked = "Reply with only what stands between the line <<< and the line >>>, exactly as it is, without these two"
+    return _Question(f"{asked} lines.\n<<<\n{text}\n>>>", copied=True)
 
 
 def _thought(rng: Random) -> _Question:
@@ -139,7 +142,8 @@ def _type(value: Any) -> str:
 def _values(reply: Reply) -> Any:
     if reply.calls:
         return [None if not_an_object(call.arguments) else json.loads(call.arguments) for call in reply.calls]
-    return " ".join(reply.content.split())
+    # What stands around a text, and blanks at the ends of lines, are nobody's loss.
+    return [line.rstrip() for line in reply.content.strip().splitlines()]
 
 
 _ASPECTS: Final[Mapping[str, Callable[[Reply], Any]]] = {
@@ -168,7 +172,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         name="streamed as whole",
         asks="Questions of many kinds (a call, none, several, text, a copy, with thought), each streamed and whole.",
         holds="the same calls, argument keys and types, presence of content and reasoning, end and prompt length",
-        catches="a streaming parser that loses digits, words or calls that the other parser has, and the reverse",
+        catches="a streaming parser that loses digits, words, lines or calls that the other has, and the reverse",
         rule=Deterministic(tries=QUESTIONS, persists=True),
         attempt=_both,
         thinking=(None,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +19,7 @@ from gates.acceptance.asker import Asker
 from gates.acceptance.check import Tier
 from gates.acceptance.client_abort import hang_up_survey
 from gates.acceptance.contract_difference import differences, pattern
+from gates.acceptance.equality import difference
 from gates.acceptance.jsonprefix import begins_an_object
 from gates.acceptance.survey import Surroundings, Surveyed
 from gates.acceptance.truncation import cut_problem
@@ -118,6 +120,7 @@ class HandMade(ThreadingHTTPServer):
     """Answers a plain question by repeating its last word; `reaction` may do something else first, and says so."""
 
     daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, reaction: Callable[[_Handler, Any], bool], running: int = 0) -> None:
         self.reaction = reaction
@@ -294,6 +297,67 @@ def test_a_model_that_is_not_on_the_list(judge: Judge, by_hand: Callable[..., Ha
     verdict = run(judge, by_hand(strict).url, "P17", model="other", capability={"thinking": "none"})
     check = next(c for c in verdict.checks if c.id == "P17")
     assert check.sentence.startswith("/v1/models lists emu; the model 'other' is not there")
+
+
+def copying(tokens_per_event: int, *, keeps_blanks: bool) -> Callable[[_Handler, Any], bool]:
+    """Copies what is to be copied; newlines and indents are tokens of their own, as in real vocabularies.
+
+    Without `keeps_blanks` a streamed delta that is nothing but white space never leaves: vllm-mlx#431, vllm-mlx#462.
+    """
+
+    def reaction(handler: _Handler, body: Any) -> bool:
+        asked = body["messages"][-1]["content"]
+        block = re.search("<<<\n(.*)\n>>>", asked, re.DOTALL)
+        text = block[1] if block else asked.rpartition(": ")[2]
+        if not body.get("stream"):
+            document: dict[str, Any] = {"id": "c", "object": "chat.completion", "model": "emu"}
+            handler.send(200, json.dumps(document | {"choices": [choice(text)], "usage": USAGE}).encode())
+            return True
+        tokens = re.findall(r"\n+| +(?= )| ?\S+|\s+", text)
+        texts = ["".join(tokens[i : i + tokens_per_event]) for i in range(0, len(tokens), tokens_per_event)]
+        deltas: list[dict[str, Any]] = [{"content": each} for each in texts if keeps_blanks or each.strip()]
+        choices: list[dict[str, Any]] = [{"index": 0, "delta": each, "finish_reason": None} for each in deltas]
+        choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+        events: list[dict[str, Any]] = [{"choices": [each]} for each in choices] + [{"choices": [], "usage": USAGE}]
+        head = {"id": "c", "object": "chat.completion.chunk", "model": "emu"}
+        lines = [f"data: {json.dumps(head | event)}\n\n" for event in events]
+        handler.send(200, ("".join(lines) + "data: [DONE]\n\n").encode(), "text/event-stream")
+        return True
+
+    return reaction
+
+
+@pytest.mark.parametrize(
+    ("tokens_per_event", "keeps_blanks", "said"),
+    [
+        (1, True, None),
+        (1, False, "what is only copied differs"),
+        # Every event has a word in it: there is nothing to drop, and the client gets all.
+        (4, False, None),
+    ],
+)
+def test_blanks_that_never_leave(
+    judge: Judge, by_hand: Callable[..., HandMade], tokens_per_event: int, keeps_blanks: bool, said: str | None
+) -> None:
+    server = by_hand(copying(tokens_per_event, keeps_blanks=keeps_blanks))
+    verdict = run(judge, server.url, "P12", capability={"thinking": "none", "tools": False})
+    check = next(c for c in verdict.checks if c.id == "P12")
+    assert (check.verdict == "pass") is (said is None), check.sentence
+    assert said is None or said in check.sentence
+
+
+@pytest.mark.parametrize(
+    ("whole", "streamed", "equal"),
+    [
+        ("a\n\n    b\n", "\n a \n\n    b", True),
+        ("a\n\n    b", "a\nb", False),
+        ("a\n    b", "a\nb", False),
+        ("a\n\nb", "a\nb", False),
+    ],
+)
+def test_lines_of_a_copy(whole: str, streamed: str, equal: bool) -> None:
+    found = difference(cut(None, "stop", 5, streamed), cut(None, "stop", 5, whole), copied=True)
+    assert (found is None) is equal, found
 
 
 # --- rules by hand ----------------------------------------------------------------------------------------------------
