@@ -8,7 +8,7 @@ from typing import Any
 from controller.core import actions as act
 from controller.core.invariants import violations
 from controller.core.records import AttemptState, Instance, Kind, Now, Options, Phase, Release, State
-from controller.core.route import DoorSeen, Mode, Route, SlotSeen, SlotState, Traffic
+from controller.core.route import DoorSeen, Mode, Route, Slot, SlotSeen, SlotState, Traffic
 from controller.core.seen import GateSeen, Gpu, Life, ProbeSeen, ProcessSeen, Seen
 from controller.loop import Loop
 from controller.store.journal import Journal
@@ -34,6 +34,7 @@ class FakeWorld:
     """`observe` and `act` of `controller.effects.ports.World`, in memory."""
 
     gpus: int = 4
+    slots: int = 32
     clock_s: float = 1000.0
     boot: str = "boot-1"
     start_s: float = 5.0
@@ -51,8 +52,10 @@ class FakeWorld:
     traffic: dict[str, Traffic] = field(default_factory=dict)
     cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
     heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
+    door_tried_s: float | None = None
     next_pid: int = 100
     done: list[act.Effect] = field(default_factory=list)
+    _door_seen: tuple[Any, DoorSeen] | None = None
 
     def now(self) -> Now:
         return Now(self.boot, self.clock_s, 1_700_000_000 + self.clock_s)
@@ -64,50 +67,61 @@ class FakeWorld:
         self.door_alive = False
 
     def observe(self, state: State) -> Seen:
-        for name, process in list(self.processes.items()):
+        for name, process in self.processes.items():
             if process.stopping_until is not None and self.clock_s >= process.stopping_until:
                 self.processes[name] = replace(process, life=Life.EXITED, sentence="stopped", stopping_until=None)
-        slots = {slot.number: slot for slot in self.route.public}
-        preview = {slot.number: slot for slot in self.route.preview}
         return Seen(
             now=self.now(),
-            door=DoorSeen(
-                alive=self.door_alive,
-                public=self._slots(slots),
-                preview=self._slots(preview),
-                mode=self.route.mode,
-            ),
-            processes={
-                name: ProcessSeen(p.life, p.pid, p.pid * 10, p.sentence, p.port_conflict)
-                for name, p in self.processes.items()
-            },
-            probes=self._probes(state, slots, preview),
+            door=self.door(),
+            door_tried_s=self.door_tried_s,
+            processes=self._processes(state),
+            probes=self._probes(state),
             traffic=self.traffic,
             gates=self.gates,
             gpus_why=self.gpus_why,
-            gpus=tuple(
-                Gpu(
-                    f"gpu-{n}",
-                    n,
-                    memory_total_mib=None if self.memory_mib is None else 24_000,
-                    memory_used_mib=None if self.memory_mib is None else self.memory_mib.get(n, 0),
-                    foreign=(self.foreign[n],) if n in self.foreign else (),
-                    trusted=n not in self.untrusted,
-                )
-                for n in range(self.gpus)
-            ),
+            gpus=self._gpus(),
         )
 
-    def _slots(self, slots: dict) -> tuple[SlotSeen, ...]:
+    def door(self) -> DoorSeen:
+        """What the front door says of itself now."""
+        if not self.door_alive:
+            return DoorSeen(alive=False, mode=self.route.mode)
+        key = (self.route, tuple(self.in_flight.items()))
+        if self._door_seen is None or self._door_seen[0] != key:
+            public, preview = self._slots(self.route.public), self._slots(self.route.preview)
+            self._door_seen = (key, DoorSeen(alive=True, public=public, preview=preview, mode=self.route.mode))
+        return self._door_seen[1]
+
+    def _processes(self, state: State) -> dict[str, ProcessSeen]:
+        return {
+            name: ProcessSeen(p.life, p.pid, p.pid * 10, p.sentence, p.port_conflict)
+            for name, p in self.processes.items()
+        }
+
+    def _gpus(self) -> tuple[Gpu, ...]:
+        return tuple(
+            Gpu(
+                f"gpu-{n}",
+                n,
+                memory_total_mib=None if self.memory_mib is None else 24_000,
+                memory_used_mib=None if self.memory_mib is None else self.memory_mib.get(n, 0),
+                foreign=(self.foreign[n],) if n in self.foreign else (),
+                trusted=n not in self.untrusted,
+            )
+            for n in range(self.gpus)
+        )
+
+    def _slots(self, slots: tuple[Slot, ...]) -> tuple[SlotSeen, ...]:
+        named = {slot.number: slot for slot in slots}
         return tuple(
             SlotSeen(
                 n,
-                slots[n].port if n in slots else 9,
-                slots[n].state if n in slots else SlotState.MAINT,
+                named[n].port if n in named else 9,
+                named[n].state if n in named else SlotState.MAINT,
                 up=True,
                 in_flight=self.in_flight.get(n, 0),
             )
-            for n in range(1, 33)
+            for n in range(1, self.slots + 1)
         )
 
     def _probe(self, name: str | None) -> ProbeSeen:
@@ -145,11 +159,11 @@ class FakeWorld:
             progress_at_s=now_s if process is not None and process.computing else None,
         )
 
-    def _probes(self, state: State, slots: dict, preview: dict) -> dict[str, ProbeSeen]:
+    def _probes(self, state: State) -> dict[str, ProbeSeen]:
         probes = {a.id: self._probe(a.id) for a in state.attempts.values() if a.pid is not None and a.holds}
-        ready = [s.attempt for s in slots.values() if s.state is SlotState.READY]
+        ready = [s.attempt for s in self.route.public if s.state is SlotState.READY]
         probes["public"] = self._probe(ready[0] if ready else None)
-        probes["preview"] = self._probe(next(iter(s.attempt for s in preview.values()), None))
+        probes["preview"] = self._probe(next((s.attempt for s in self.route.preview), None))
         return probes
 
     def act(self, action: act.Effect, state: State, seen: Seen) -> act.Outcome:
