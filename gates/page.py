@@ -20,14 +20,13 @@ from gates.bugs import bugs_of
 from gates.errors import GateUsageError
 from gates.exhibit import Exhibit, read_exhibit, shortened
 from gates.quotes import Quotes, quotes_of
-from gates.report import Outcome, counts_in_words, tally_of
+from gates.report import PAGE_NAME, Outcome, counts_in_words, tally_of
 
 if TYPE_CHECKING:
     from gates.bugs import Bug
     from gates.contract import Check
     from gates.report import RunReport, Step, Tally
 
-FILE_NAME: Final = "report.html"
 _TEMPLATE: Final = Path(__file__).with_name("page.html")
 _MAX_EXHIBITS: Final = 3
 """Files of evidence shown with one check; the others are named."""
@@ -84,7 +83,7 @@ def page_of_run(report: RunReport, wanted: Path | None) -> Path | None:
         return wanted
     if not report.evidence_dir:
         return None
-    page = Path(report.evidence_dir) / FILE_NAME
+    page = Path(report.evidence_dir) / PAGE_NAME
     try:
         write_page(report, page)
     except GateUsageError:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gates.contract import Check
 
 SCHEMA: Final = 1
+PAGE_NAME: Final = "report.html"
+"""A run's page beside its evidence."""
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from gates.capability import read_capability
 from gates.contract import GateRequest, Verdict, VerdictKind, combined
 from gates.errors import GateUsageError
 from gates.profile import GateStep, Profile, load
-from gates.report import RunReport, Step
+from gates.report import PAGE_NAME, RunReport, Step
 from gates.wire import parse_endpoint
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
     `only` picks gates by name; `checks` (ids, group letters) lets the acceptance gates ask these alone. `baseline` is
     handed to every gate as it is; a report of an earlier run (its JSON) may be given instead, and each gate then gets
     the measurements of its own earlier verdict. `live_endpoint` is production, for what is asked of both: nothing that
-    loads or may hurt it is. `on_progress` is called from other threads. Blocks until all gates are done or `cancel` is
+    loads or may hurt it is. `evidence_dir` may hold earlier runs: this one then gets a directory of its own in it,
+    which the report names. `on_progress` is called from other threads. Blocks until all gates are done or `cancel` is
     set. Raises `GateUsageError` when the question itself is wrong; what the endpoint or a gate does wrong is in the
     report.
     """
@@ -84,7 +86,7 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
         chosen = chosen.only(only)
     if checks:
         chosen = _with_checks(chosen, checks)
-    with _evidence_in(evidence_dir) as directory:
+    with _evidence_in(evidence_dir, [step.name for step in chosen.gates]) as directory:
         subject = Subject(endpoint, model, directory, api_key_env, capability, baseline, engine, metrics_url)
         subject = replace(subject, live_endpoint=live_endpoint, live_model=live_model)
         report = _run(subject, chosen, on_progress, cancel)
@@ -92,10 +94,10 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
 
 
 @contextlib.contextmanager
-def _evidence_in(wanted: Path | None) -> Iterator[Path]:
+def _evidence_in(wanted: Path | None, gates: Sequence[str]) -> Iterator[Path]:
     """The directory for evidence, absolute. One that nobody asked for goes again when nothing was left in it."""
     if wanted is not None:
-        yield wanted.absolute()
+        yield _own_place(wanted.absolute(), gates)
         return
     directory = Path(tempfile.mkdtemp(prefix="cutover-evidence-"))
     try:
@@ -103,6 +105,31 @@ def _evidence_in(wanted: Path | None) -> Iterator[Path]:
     finally:
         if not any(path.is_file() for path in directory.rglob("*")):
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _own_place(wanted: Path, gates: Sequence[str]) -> Path:
+    """`wanted`, or ``run-2``, ``run-3`` … in it where earlier runs have been: no run writes among another's files."""
+    places = itertools.chain([wanted], (wanted / f"run-{number}" for number in itertools.count(2)))
+    return next(place for place in places if _claimed(place, gates))
+
+
+def _claimed(place: Path, gates: Sequence[str]) -> bool:
+    try:
+        if any((place / name).exists() for name in (*gates, PAGE_NAME)):
+            return False
+        place.mkdir(parents=True, exist_ok=True)
+        for name in gates[:1]:
+            (place / name).mkdir()
+    except OSError as error:
+        # Of two runs that begin at once only one can make it.
+        if isinstance(error, FileExistsError) and place.is_dir():
+            return False
+        raise _unwritable(place, error.strerror) from None
+    return True
+
+
+def _unwritable(directory: Path, why: str | None) -> GateUsageError:
+    return GateUsageError(f"Evidence cannot be written to {directory}: {why}.")
 
 
 def _with_checks(profile: Profile, checks: Sequence[str]) -> Profile:
@@ -175,7 +202,7 @@ def _judge(subject: Subject, step: GateStep, on_progress: Progress | None, cance
     try:
         return child.run_gate(command, request, on_progress=on_progress, cancel=cancel, environment=environment)
     except OSError as error:
-        raise GateUsageError(f"Evidence cannot be written to {subject.evidence_dir}: {error.strerror}.") from None
+        raise _unwritable(subject.evidence_dir, error.strerror) from None
 
 
 def _program(step: GateStep) -> tuple[list[str], dict[str, str]]:

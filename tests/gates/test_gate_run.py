@@ -276,6 +276,49 @@ def test_what_the_gates_say_together(tmp_path: Path, kinds: str, overall: str, r
     assert ("not run" in table) == (ran == 1)
 
 
+def test_runs_into_one_directory_never_mix(tmp_path: Path) -> None:
+    leaves = f"cat > finding.json; echo '{PASS}'"
+    profile = Profile("p", (GateStep("mine", program(tmp_path, leaves), 30.0),))
+    wanted = tmp_path / "evidence"
+    wanted.mkdir()
+    (wanted / "notes.txt").write_text("of somebody else")  # no gate's: no reason to go elsewhere
+
+    def asked(model: str) -> Path:
+        return Path(run_profile("http://127.0.0.1:1", model, profile, evidence_dir=wanted).evidence_dir)
+
+    models = ("first", "second", "third")
+    places = [asked(model) for model in models]
+    assert places == [wanted, wanted / "run-2", wanted / "run-3"]
+    assert [json.loads((place / "mine" / "finding.json").read_text())["model"] for place in places] == list(models)
+
+
+def test_a_page_of_an_earlier_run_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "report.html").write_text("of an earlier run, of other gates")
+    assert run(tmp_path, f"echo '{PASS}'").evidence_dir == str(tmp_path / "evidence" / "run-2")
+
+
+def test_two_runs_at_once_get_a_directory_each(tmp_path: Path) -> None:
+    places: list[str] = []
+    profile = Profile("p", (GateStep("mine", program(tmp_path, f"sleep 0.2; echo '{PASS}'"), 30.0),))
+
+    def ask() -> None:
+        places.append(run_profile("http://127.0.0.1:1", "m", profile, evidence_dir=tmp_path / "e").evidence_dir)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(places) == [str(tmp_path / "e" / part) for part in ("", "run-2", "run-3", "run-4")]
+
+
+def test_evidence_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "evidence").write_text("a file")
+    with pytest.raises(GateUsageError, match=r"Evidence cannot be written to .*evidence: "):
+        run(tmp_path, f"echo '{PASS}'")
+
+
 def test_an_earlier_report_is_a_baseline_for_each_gate(tmp_path: Path) -> None:
     earlier = {"steps": [{"gate": "mine", "verdict": {"measurements": {"c1": 5}}}, {"gate": "other", "verdict": None}]}
     seen = tmp_path / "request"
