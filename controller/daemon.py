@@ -133,7 +133,7 @@ class Daemon:
                 extra_paths=tuple(_method_and_path(text) for text in config.extra_paths),
             )
         )
-        self.inventory = open_inventory(config.gpus)
+        self.inventory = open_inventory(config.gpus, in_a_hurry=True)
         self.gates = GateRunner(config.gates_dir)
         self.prober = Prober(config.public, config.preview, self._pids_of, self._nudge)
         self.world = RealWorld(
@@ -154,6 +154,7 @@ class Daemon:
         return self.world.pids_of(attempt_id)
 
     def _inventory(self) -> dict[str, Any]:
+        self.inventory.nudge()  # who looks once will look again
         return {**asdict(self.inventory.sheet()), "host": asdict(look_at_host(self.config.state_dir))}
 
     def _nudge(self) -> None:

@@ -66,14 +66,18 @@ class Cards:
 class Watched:
     """An inventory in a process of its own, which finds the library through the loader's path."""
 
-    def __init__(self, cards: Cards, **settings: Any) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(CHILD), json.dumps({"poll_s": 0.02, "contained": False, **settings})],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **cards.environment, "PYTHONPATH": str(SOURCE.parents[2])},
-        )
+    def __init__(self, cards: Cards, log: Path, **settings: Any) -> None:
+        self._log = log
+        words = [sys.executable, str(CHILD), json.dumps({"poll_s": 0.02, "contained": False, **settings})]
+        with log.open("w") as stderr:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env={**os.environ, **cards.environment, "PYTHONPATH": str(SOURCE.parents[2])},
+            )
 
     def ask(self, ours: Collection[int] = (), held: Collection[str] = ()) -> dict[str, Any]:
         """The sheet now, with `gpus`: what decisions are made from; and `facts`, `hardware`."""
@@ -93,6 +97,10 @@ class Watched:
             assert time.monotonic() < end_s, f"never seen; last: {answer}"
             time.sleep(0.02)
         return answer
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines of its log so far."""
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
 
     def end(self) -> int:
         """Close its stdin and wait: a hanging call must not keep the process."""

@@ -13,7 +13,7 @@ from ..core.desired import SWITCHED, probe_wishes
 from ..core.policy import Policy
 from ..core.records import AttemptState, Now, Rollout, State
 from ..core.route import Traffic
-from ..core.seen import GateSeen, ProcessSeen, Seen
+from ..core.seen import GateSeen, Life, ProcessSeen, Seen
 from .clock import Clock
 from .deployments import Deployments
 from .frontdoor.door import DoorError, FrontDoor
@@ -25,6 +25,7 @@ from .processes import Processes, host_facts
 log = structlog.get_logger("world")
 
 BASELINE_WINDOW_S = 300.0
+_GONE = frozenset({Life.ENDING, Life.EXITED})
 
 
 class RealWorld:
@@ -76,6 +77,8 @@ class RealWorld:
         # One that is not started yet has nothing on its cards: what shows up there meanwhile is a stranger's.
         held = {gpu for name in processes for gpu in state.attempts[name].gpus}
         now = self.now()
+        if any(state.attempts[name].state is AttemptState.STOPPING or p.life in _GONE for name, p in processes.items()):
+            self.gpus.nudge()  # a lease ends when the memory is back, and users may wait in the dark for that
         return Seen(
             now=now,
             door=self.door.read(),

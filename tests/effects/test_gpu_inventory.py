@@ -43,11 +43,11 @@ def cards(library: Path, tmp_path: Path) -> Cards:
 
 
 @pytest.fixture
-def watch(cards: Cards) -> Iterator[Callable[..., Watched]]:
+def watch(cards: Cards, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
     begun: list[Watched] = []
 
     def begin(**settings: object) -> Watched:
-        begun.append(Watched(cards, **settings))
+        begun.append(Watched(cards, tmp_path / f"{len(begun)}.log", **settings))
         return begun[-1]
 
     yield begin
@@ -317,6 +317,48 @@ def test_a_call_that_hangs_for_ever_does_not_keep_the_process(cards, watch):
 def test_a_start_that_is_slow_is_waited_for(cards, watch):
     cards.show(*TWO, "hang nvmlInitWithFlags * 0.3")
     assert len(watch(start_s=60).ask()["gpus"]) == 2
+
+
+def test_a_call_that_failed_is_not_said_to_hang(cards, watch):
+    # The last call of a reading fails, and then the thread rests for longer than an answer counts.
+    cards.show(*TWO, "fail nvmlDeviceGetGraphicsRunningProcesses_v3 * 3")
+    watched = watch(poll_s=60, stale_s=0.1)
+    sheet = watched.until(lambda seen: seen["why"])
+    assert sheet["why"].startswith("NVML has said nothing for ")
+    assert "hangs" not in sheet["why"]
+
+
+def test_nvml_that_fails_names_the_call(cards, watch):
+    cards.show(*TWO, "fail nvmlDeviceGetCount_v2 * 999")
+    assert watch().ask()["why"] == "NVML fails: Unknown Error (nvmlDeviceGetCount)"
+
+
+def test_the_log_has_a_line_per_change_and_none_per_reading(cards, watch):
+    cards.show(*TWO)
+    watched = watch(stale_s=0.5)
+    watched.ask()
+    cards.show(*TWO, "lost 1")
+    watched.until(lambda seen: not seen["gpus"][1]["trusted"])
+    cards.show(*TWO, "hang nvmlDeviceGetUUID * while")
+    age_s = watched.until(lambda seen: "hangs" in seen["why"])["age_s"]
+    watched.until(lambda seen: seen["age_s"] > age_s + 0.5)  # many looks later it is no news
+    cards.show(*TWO, "fail nvmlDeviceGetCount_v2 * 999")
+    watched.until(lambda seen: "fails" in seen["why"])
+    cards.show(*TWO)
+    watched.until(lambda seen: all(gpu["trusted"] for gpu in seen["gpus"]))
+    lines = watched.logged()
+    rest = iter([(line["level"], line["event"], line.get("gpu")) for line in lines])
+    for line in (
+        ("info", "NVML answers", None),
+        ("warning", "a card is not trusted", uuid_of(1)),
+        ("warning", "NVML does not answer: no card is trusted", None),
+        ("warning", "NVML does not answer: no card is trusted", None),
+        ("info", "NVML answers", None),
+        ("info", "a card is trusted again", uuid_of(1)),
+    ):
+        assert line in rest, lines
+    assert len([line for line in lines if "it hangs in nvmlDeviceGetUUID" in line.get("why", "")]) == 1
+    assert len([line for line in lines if "Unknown Error (nvmlDeviceGetCount)" in line.get("why", "")]) == 1
 
 
 # --- without NVML ---

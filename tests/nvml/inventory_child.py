@@ -1,4 +1,7 @@
-"""An inventory for `nvml_kit.Watched`: a line of JSON in, the sheet as a line of JSON out, until stdin ends."""
+"""An inventory for `nvml_kit.Watched`: a line of JSON in, the sheet as a line of JSON out, until stdin ends.
+
+Its log goes to stderr, a document per line.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,14 @@ import json
 import sys
 from dataclasses import asdict
 
+import structlog
+
 from controller.effects.gpus import NvmlInventory
 
+structlog.configure(
+    processors=[structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
+    logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+)
 inventory = NvmlInventory(**json.loads(sys.argv[1]))
 for line in sys.stdin:
     asked = json.loads(line)

@@ -19,11 +19,15 @@ class Calls:
         self.doing = ""
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """`nvmlXxx(...)`; raises the bindings' `NVMLError`."""
+        """`nvmlXxx(...)`; raises the bindings' `NVMLError`, with the call's name as its note."""
         self.doing = name
-        found = getattr(self.nvml, name)(*arguments)
-        self.doing = ""
-        return found
+        try:
+            return getattr(self.nvml, name)(*arguments)
+        except Exception as error:
+            error.add_note(name)
+            raise
+        finally:  # else the thread's next rest, or a look at /proc, is taken for a call that hangs
+            self.doing = ""
 
     def must(self, name: str, handle: Any, *arguments: Any) -> Any:
         """`nvmlDeviceGetXxx` of a card, which cannot be used without the answer."""

@@ -12,6 +12,7 @@ from ...core.seen import Gpu
 from ..clock import Clock
 from .calls import Calls
 from .card import Card, Sheet
+from .changes import Changes
 from .judge import judge
 from .people import in_own_pid_namespace
 from .reader import Reader
@@ -19,6 +20,9 @@ from .reader import Reader
 _ABSENT_POLL_S = 30.0  # where there is no driver one may be loaded, but not every other second
 _REOPEN_S = 30.0  # a lost card comes back only to who opens NVML anew, and that is not free
 _TOPOLOGY_S = 60.0
+_HURRY_S = 0.25  # between two readings while somebody waits for one
+_PATIENCE_S = 10.0  # for the first answer: a driver without persistence mode takes that long on many cards
+_GLANCE_S = 2.0
 _NOT_YET = "NVML has not answered yet"
 
 
@@ -33,6 +37,9 @@ class DeclaredInventory:
 
     def again(self) -> tuple[Gpu, ...]:
         return tuple(card.gpu() for card in self._cards)
+
+    def nudge(self) -> None:
+        """Nothing is read."""
 
     def sheet(self) -> Sheet:
         return Sheet("declared", self._cards)
@@ -67,7 +74,7 @@ class NvmlInventory:
     """
 
     def __init__(
-        self, *, start_s: float = 10.0, poll_s: float = 2.0, stale_s: float = 15.0, contained: bool | None = None
+        self, *, start_s: float = _PATIENCE_S, poll_s: float = 2.0, stale_s: float = 15.0, contained: bool | None = None
     ) -> None:
         self._poll_s, self._stale_s = poll_s, stale_s
         self._contained = in_own_pid_namespace() if contained is None else contained
@@ -76,7 +83,8 @@ class NvmlInventory:
         self._ours: frozenset[int] = frozenset()
         self._held: frozenset[str] = frozenset()
         self._last_ours_s: dict[int, float] = {}  # pid → when it was last said to be ours
-        self._first, self._stop = threading.Event(), threading.Event()
+        self._changes = Changes()
+        self._first, self._stop, self._wanted = threading.Event(), threading.Event(), threading.Event()
         threading.Thread(target=self._run, name="nvml", daemon=True).start()
         self._first.wait(start_s)
 
@@ -103,15 +111,21 @@ class NvmlInventory:
                 opened_at_s = None
                 self._reading = self._failed(error)
             self._first.set()
-            self._stop.wait(_ABSENT_POLL_S if self._reading.absent else self._poll_s)
+            self._rest(_ABSENT_POLL_S if self._reading.absent else self._poll_s)
+
+    def _rest(self, poll_s: float) -> None:
+        """Until the next reading is due, or somebody waits for it."""
+        self._stop.wait(min(_HURRY_S, poll_s))
+        self._wanted.wait(max(0.0, poll_s - _HURRY_S))
+        self._wanted.clear()
 
     def _failed(self, error: Exception) -> _Reading:
         nvml = self._calls.nvml
         absent = isinstance(error, nvml.NVMLError_LibraryNotFound | nvml.NVMLError_DriverNotLoaded)
         # Once there were cards the driver is missed, not absent.
         absent = absent and not self._reading.cards
-        doing = f" ({self._calls.doing})" if self._calls.doing else ""
-        return replace(self._reading, why=f"NVML fails: {error}{doing}", absent=absent)
+        calls = ", ".join(getattr(error, "__notes__", ()))
+        return replace(self._reading, why=f"NVML fails: {error}{f' ({calls})' if calls else ''}", absent=absent)
 
     # --- everybody else -----------------------------------------------------------------------------------------------
 
@@ -130,7 +144,14 @@ class NvmlInventory:
         }
         self._last_ours_s = kept | dict.fromkeys(ours, now_s)
         self._ours, self._held = frozenset(ours), frozenset(held)
-        return self.again()
+        reading = self._reading
+        sheet = self._sheet(reading)
+        self._changes.tell(sheet, silent=not reading.why)
+        return tuple(card.gpu() for card in sheet.cards)
+
+    def nudge(self) -> None:
+        """Somebody waits for what the cards say now: read them at once."""
+        self._wanted.set()
 
     def again(self) -> tuple[Gpu, ...]:
         """The newest reading, with the pids and cards that were given last."""
@@ -138,7 +159,10 @@ class NvmlInventory:
 
     def sheet(self) -> Sheet:
         """The same with everything that is known of each card."""
-        reading, now_s = self._reading, Clock.boot_s()
+        return self._sheet(self._reading)
+
+    def _sheet(self, reading: _Reading) -> Sheet:
+        now_s = Clock.boot_s()
         cards = judge(reading.cards, self._pids(reading), self._held, contained=self._contained)
         age_s = None if reading.at_s is None else now_s - reading.at_s
         why = reading.why or self._silence(age_s)
@@ -182,6 +206,7 @@ class NvmlInventory:
     def close(self) -> None:
         """The thread ends after the call that it is in, or with the process."""
         self._stop.set()
+        self._wanted.set()
 
 
 def _listed(cards: tuple[Card, ...]) -> set[int]:
@@ -191,15 +216,17 @@ def _listed(cards: tuple[Card, ...]) -> set[int]:
 Inventory = DeclaredInventory | NvmlInventory
 
 
-def open_inventory(settings: GpuSettings) -> Inventory:
+def open_inventory(settings: GpuSettings, *, in_a_hurry: bool = False) -> Inventory:
     """`auto`: NVML, or the declared cards where there is no NVML; a driver that fails or hangs is no reason for those.
 
-    Never raises, and waits a bounded time: production has to be served while the cards cannot be seen.
+    Never raises, and waits a bounded time: production has to be served while the cards cannot be seen. `in_a_hurry`:
+    who goes on looking waits 2 s instead of 10, unless the first answer decides which inventory it is.
     """
     if settings.kind == "none":
         return DeclaredInventory(settings.count)
-    inventory = NvmlInventory()
-    if settings.kind == "auto" and inventory.absent and settings.count:
+    decides = settings.kind == "auto" and settings.count > 0
+    inventory = NvmlInventory(start_s=_GLANCE_S if in_a_hurry and not decides else _PATIENCE_S)
+    if decides and inventory.absent:
         inventory.close()
         return DeclaredInventory(settings.count)
     return inventory
