@@ -21,6 +21,15 @@ _BELOW: Final = "below the parsers: chat template, weights or kernels, or the mo
 _SELDOM: Final = "not seen again when asked alone: a rare mistake of the model, or a fault that needs load"
 _SELDOM_SERVER: Final = "not seen again when asked alone: a fault of the server that strikes seldom, or needs load"
 _PARSER: Final = "the parser, which is missing or another model's: marks of the template come through"
+_MIXED: Final = "not clear, the re-runs are mixed"
+_UNKNOWN: Final = "not known, it could not be asked again"
+_OTHER_MODE: Final = "the other mode"
+_NO_THOUGHT: Final = "thinking off"
+_ALONE: Final = "alone"
+_WARM: Final = "the same once more, warm"
+_PRODUCTION: Final = "on production"
+_SAME: Final = (_ALONE, _WARM)
+"""The ways that change nothing but what else is under way: a fault that does not strike there strikes by chance."""
 MAX_RERUNS: Final = 10
 """So many failing checks of a run are looked into; five questions each."""
 
@@ -46,10 +55,10 @@ async def look_into(check: Check, failing: Try, asker: Asker, live: Asker | None
         return lambda: _tried(check, where, sample.asked(**how))
 
     ways: list[_Way] = [
-        ("the other mode", asked(asker, streamed=not sample.streamed, salt="mode")),
-        ("thinking off", asked(asker, thinking=False, salt="off") if switch and sample.thinking is not False else _OFF),
-        ("alone", asked(asker, salt="alone")),
-        ("the same once more, warm", asked(asker)),
+        (_OTHER_MODE, asked(asker, streamed=not sample.streamed, salt="mode")),
+        (_NO_THOUGHT, asked(asker, thinking=False, salt="off") if switch and sample.thinking is not False else _OFF),
+        (_ALONE, asked(asker, salt="alone")),
+        (_WARM, asked(asker)),
         (_PRODUCTION, asked(live, salt="live") if live is not None else _NO_LIVE),
     ]
     reruns = [await _again(name, way, came=not failing.lost) for name, way in ways]
@@ -69,10 +78,10 @@ async def look_into_answer(rule: str, answer: Answer, asker: Asker, live: Asker 
         return lambda: _broken(rule, where, changed, number)
 
     ways: list[_Way] = [
-        ("the other mode", asked(0, asker, renewed(in_mode(body, streamed=not streamed), "mode"))),
-        ("thinking off", asked(1, asker, renewed({**body, **silent}, "off")) if switched else _OFF),
-        ("alone", asked(2, asker, renewed(body, "alone"))),
-        ("the same once more, warm", asked(3, asker, body)),
+        (_OTHER_MODE, asked(0, asker, renewed(in_mode(body, streamed=not streamed), "mode"))),
+        (_NO_THOUGHT, asked(1, asker, renewed({**body, **silent}, "off")) if switched else _OFF),
+        (_ALONE, asked(2, asker, renewed(body, "alone"))),
+        (_WARM, asked(3, asker, body)),
         (_PRODUCTION, asked(4, live, renewed({**body, "model": live.model}, "live")) if live is not None else _NO_LIVE),
     ]
     reruns = [await _again(name, way, came=answer.reply.answered) for name, way in ways]
@@ -80,6 +89,8 @@ async def look_into_answer(rule: str, answer: Answer, asker: Asker, live: Asker 
     if any(breach.rule == rule for breach in answer.certain):
         # What only a server can do is not in the weights.
         found = {_BELOW: _SERVER, _SELDOM: _SELDOM_SERVER}.get(found, found)
+        if found.startswith(_MIXED):
+            found = f"the server; where in it is {found}"
     return reruns, (_unparsed(answer) or found) if found == _BELOW else found
 
 
@@ -108,7 +119,6 @@ _Ask = Callable[[], Awaitable[tuple[str | None, bool]]]
 """Asks; returns what is wrong, or None, and whether an answer came at all."""
 _Way = tuple[str, _Ask | str]
 """A name, and how to ask or why it is not asked."""
-_PRODUCTION: Final = "on production"
 _OFF: Final = "there is no switch, or it was off"
 _NO_LIVE: Final = "no live endpoint is known"
 _SERVER: Final = "the server, or the way to it: it is the same however it is asked"
@@ -144,22 +154,43 @@ async def _again(name: str, way: _Ask | str, *, came: bool) -> Rerun:
 
 
 def layer(reruns: list[Rerun], *, streamed: bool) -> str:
-    """What the pattern of `look_into` says, most telling first."""
+    """What the pattern of `look_into` says. Only a pattern that one layer makes names it; any other is mixed."""
     wrong = {run.name: run.problem is not None for run in reruns if run.why_not is None}
-    if wrong.get("on production"):
-        return "production does the same: the model, the question, or a fault that both share"
-    if not wrong.get("alone", True) and not wrong.get("the same once more, warm", True):
+    here = {name: found for name, found in wrong.items() if name != _PRODUCTION}
+    persists = any(here.get(name) for name in _SAME) and all(here.get(name, True) for name in _SAME)
+    if not here:
+        return _UNKNOWN
+    if wrong.get(_PRODUCTION):
+        return (
+            "production does the same: the model, the question, or a fault that both share"
+            if persists
+            else _mixed(wrong)
+        )
+    if not any(here.values()):
         return _SELDOM
-    if not wrong.get("the other mode", True):
+    if [name for name, found in here.items() if found] == [_WARM]:
+        return "the prefix cache: a cold prompt is right, the same prompt warm is not"
+    if not persists:
+        return _mixed(wrong)
+    if not here.get(_OTHER_MODE, True):
         return (
             "the streaming parser: the same question is right when it is not streamed"
             if streamed
             else "the parser of whole answers: the same question is right when it is streamed"
         )
-    if not wrong.get("thinking off", True):
+    if not here.get(_NO_THOUGHT, True):
         return "the reasoning parser or the chat template with thinking on"
-    if wrong.get("the same once more, warm") and not wrong.get("alone", True):
-        return "the prefix cache: a cold prompt is right, the same prompt warm is not"
-    if not wrong.get("alone", True):
-        return "the engine under load: alone it is right"
     return _BELOW
+
+
+def _mixed(wrong: Mapping[str, bool]) -> str:
+    """The counts, and which were which: it strikes now and then, or at more than one thing."""
+    again, right = ([name for name, found in wrong.items() if found is side] for side in (True, False))
+    return (
+        f"{_MIXED}: {len(again)} of {len(wrong)} {_were(again)} wrong again ({'; '.join(again)}), "
+        f"{len(right)} {_were(right)} right ({'; '.join(right)})"
+    )
+
+
+def _were(names: list[str]) -> str:
+    return "was" if len(names) == 1 else "were"
