@@ -14,11 +14,11 @@ from launch.topology import Topology
 
 from ..catalogue import Catalogue, health_only, pinned_profile
 from ..core import actions as act
-from ..core.cards import Refusal
+from ..core.cards import Refusal, oldest_capability
 from ..core.desired import SWITCHED
 from ..core.plan import ANY, make_plan
 from ..core.policy import Policy
-from ..core.records import Closed, Freeze, Kind, Now, Options, Phase, Rollout, State
+from ..core.records import Closed, Freeze, Kind, Now, Options, Phase, Release, Rollout, State
 from ..core.seen import Gpu
 from ..core.table import IllegalMove
 from ..errors import NotAllowedError, NotFoundError, RefusedError, UsageError
@@ -61,7 +61,7 @@ class Desk:
     now: Callable[[], Now]
     gpus: Callable[[], tuple[Gpu, ...]]
     nudge: Callable[[], None]
-    box: Callable[[], compat.Box] = compat.Box  # what preflight must know of cards and policy
+    box: Callable[[], compat.Box] = compat.Box  # what preflight must know besides the cards
 
     def propose(self, person: Person, text: str, source: str, options: Options, key: str | None) -> Filed:
         """File a proposal that preflight does not refuse."""
@@ -74,7 +74,7 @@ class Desk:
             raise RefusedError(f"{release.id} is live already; `cutover restart` gives it fresh processes")
         if release.needs_admin:
             require(person, "admin", f"propose {release.id} ({'; '.join(release.needs_admin)})")
-        notes = self._preflight(release.id, options)
+        notes = self._preflight(release, options)
         before = self.journal.state
         action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
         rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
@@ -89,7 +89,7 @@ class Desk:
         plan = make_plan(self.journal.state, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Refusal):
             raise RefusedError(plan.sentence)
-        notes = self._preflight(release.id, options)
+        notes = self._preflight(release, options)
         return replace(plan, notes=(*plan.notes, *notes)).as_json()
 
     def rollback(self, person: Person, key: str | None) -> Rollout:
@@ -182,11 +182,12 @@ class Desk:
         except KeyError:
             raise NotFoundError(f"there is no rollout {rollout_id}: `cutover history` lists them") from None
 
-    def _preflight(self, release_id: str, options: Options) -> tuple[str, ...]:
+    def _preflight(self, release: Release, options: Options) -> tuple[str, ...]:
         """What preflight has to say of it; raises `RefusedError` where it refuses and nobody overruled."""
         preflight.require_known(options.overruled)
-        report = self.catalogue.preflight(release_id, self.box())
-        preflight.require_passed(report, release_id, options.overruled)
+        oldest = oldest_capability(self.journal.state, release, self.gpus())
+        report = self.catalogue.preflight(release.id, replace(self.box(), compute_capability=oldest))
+        preflight.require_passed(report, release.id, options.overruled)
         return preflight.notes(report, options.overruled)
 
     def _file(

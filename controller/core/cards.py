@@ -43,6 +43,22 @@ def is_back(gpu: Gpu | None, limit_mib: int) -> bool:
     return bool(gpu.foreign) or gpu.memory_used_mib <= limit_mib
 
 
+def oldest_capability(state: State, release: Release, inventory: tuple[Gpu, ...]) -> tuple[int, int] | None:
+    """The lowest compute capability among the cards that the release may get; None where no card tells its own.
+
+    Those that it names, and for a mere number of cards all that no human has cordoned: who is on them now may leave.
+    """
+    named = {name for instance in release.instances for name in instance.gpus or ()}
+    any_card = any(instance.gpus is None and instance.gpu_count for instance in release.instances)
+    cordoned = {gpu for gpu, closed in state.closed.items() if closed.by}
+    told = (
+        gpu.compute_capability
+        for gpu in inventory
+        if named & {gpu.id, str(gpu.index)} or (any_card and gpu.id not in cordoned)
+    )
+    return min((capability for capability in told if capability is not None), default=None)
+
+
 def without_holder(state: State, inventory: tuple[Gpu, ...], leaving: Collection[str] = ()) -> tuple[Gpu, ...]:
     """Usable cards that no attempt holds; attempts in `leaving` count as gone because they are about to be."""
     held = {gpu for gpu, attempt in holders(state).items() if attempt.id not in leaving}

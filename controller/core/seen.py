@@ -72,6 +72,7 @@ class Gpu:
     why: str = ""  # why it is not trusted
     nvlink: tuple[str, ...] = ()  # ids of cards that NVLink leads to, direct or through an NVSwitch
     switch: tuple[str, ...] = ()  # ids of cards behind the same PCIe switch
+    compute_capability: tuple[int, int] | None = None  # (7, 0) is a V100
 
 
 @dataclass(frozen=True, slots=True)

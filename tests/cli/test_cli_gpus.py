@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from nvml_kit import Cards, build_double, card_lines, uuid_of
 
 from controller.cli.draw_gpus import short
-from controller.demo.stage import Stage
+from controller.demo.stage import Stage, StageError
 from launch import attempts
 
 pytestmark = pytest.mark.timeout(300)
 
-TWO = (*card_lines(0, power_mw=62_000, power_cap_mw=300_000, persistence=0), *card_lines(1))
+TINY = Path(attempts.__file__).parent / "models" / "tiny"
+VOLTA = {"power_mw": 62_000, "power_cap_mw": 300_000, "persistence": 0, "compute_capability": "7.0"}
+TWO = (*card_lines(0, **VOLTA), *card_lines(1, compute_capability="8.6"))
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,7 @@ def test_a_daemon_starts_while_nvml_hangs_and_sees_the_cards_when_it_answers(sta
         (uuid_of(0), "free", None),
         (uuid_of(1), "free", None),
     ]
+    assert [card["compute_capability"] for card in document["cards"]] == [[7, 0], [8, 6]]
     drawn = gpus().out
     for part in (
         "NVIDIA Double",
@@ -96,6 +100,21 @@ def test_a_daemon_starts_while_nvml_hangs_and_sees_the_cards_when_it_answers(sta
     assert free["state"] == "free"
     plan = stage.post("/v1/plan", {"topology": topology(stage, "second"), "source": "second"})["plan"]
     assert (plan["strategy"], plan["gpu_map"]) == ("blue-green", {"a": [uuid_of(1)]})
+
+    # Preflight knows which cards these are: an FP8 cache is refused where it could come onto the older one.
+    cards.show(*TWO)
+    wait_until(lambda: gpus("--json").json["cards"][0]["compute_capability"])
+    with pytest.raises(StageError, match=r"--kv-cache-dtype fp8_e5m2 on a card of compute capability 7.0: "):
+        stage.post("/v1/rollouts", {"topology": fp8(1), "source": "fp8"})
+    plan = stage.post("/v1/plan", {"topology": fp8("[1]"), "source": "fp8"})["plan"]
+    assert not any("compute capability" in note for note in plan["notes"])
+
+
+def fp8(gpus: object) -> str:
+    return (
+        f"name: fp8\nserves: [emu]\nengine: vllm\ncommand: [/bin/true]\nmodel: {TINY}\n"
+        f"flags: [--kv-cache-dtype, fp8_e5m2]\ninstances: {{a: {{gpus: {gpus}}}}}\ncapability: {{tools: false}}\n"
+    )
 
 
 def topology(stage: Stage, name: str) -> str:

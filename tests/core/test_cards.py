@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fake_world import make_release
 
-from controller.core.cards import place
+from controller.core.cards import oldest_capability, place
+from controller.core.records import Closed, State
 from controller.core.seen import Gpu
 
 
@@ -39,3 +42,26 @@ def test_nvlink_counts_before_a_switch_and_a_switch_before_the_order():
 
 def test_an_instance_without_cards_gets_none():
     assert placed(box(), 0, 1) == {"a": ()}
+
+
+def oldest(cards: tuple[Gpu, ...], gpus: tuple[str, ...] | None = None, closed_by: str | None = None):
+    """Of a release for one card, or for those named; `closed_by`: card 0 is closed by somebody."""
+    release = make_release("one", gpus=1)
+    instance = replace(release.instances[0], gpus=gpus, gpu_count=len(gpus) if gpus else 1)
+    closed = {} if closed_by is None else {"gpu-0": Closed(closed_by, "", 0.0)}
+    return oldest_capability(State(closed=closed), replace(release, instances=(instance,)), cards)
+
+
+def test_the_oldest_card_that_a_release_may_get():
+    mixed = (Gpu("gpu-0", 0, compute_capability=(7, 0)), Gpu("gpu-1", 1, compute_capability=(8, 6)), Gpu("gpu-2", 2))
+    assert oldest(mixed) == (7, 0)
+    assert oldest(mixed, gpus=("1",)) == (8, 6)
+    assert oldest(mixed, gpus=("gpu-1", "0")) == (7, 0)
+    assert oldest(mixed, closed_by="boss") == (8, 6)
+    assert oldest(mixed, closed_by="") == (7, 0)  # quarantine ends by itself
+
+
+def test_a_card_that_does_not_tell_its_capability_says_nothing():
+    assert oldest((Gpu("gpu-0", 0), Gpu("gpu-1", 1))) is None
+    assert oldest((Gpu("gpu-0", 0), Gpu("gpu-1", 1, compute_capability=(9, 0))), gpus=("0",)) is None
+    assert oldest(()) is None

@@ -29,6 +29,7 @@ FULL = {
     "ecc_corrected": 3,
     "ecc_uncorrected": 0,
     "rows_pending": 0,
+    "compute_capability": "9.0",
 }
 
 
@@ -86,6 +87,7 @@ def test_everything_a_card_tells(cards, watch):
     assert (first["power_w"], first["power_cap_w"], first["persistence"]) == (412.5, 700.0, True)
     assert (first["sm_clock_mhz"], first["memory_clock_max_mhz"]) == (1980, 2619)
     assert (first["ecc"], first["ecc_corrected"], first["rows_pending"]) == (True, 3, False)
+    assert [gpu["compute_capability"] for gpu in sheet["gpus"]] == [[9, 0], None]
     assert sheet["facts"] == {"inventory": "nvml", "driver": "570.124.06", "gpus": [uuid_of(0), uuid_of(1)]}
     assert sheet["hardware"] == {"driver": "570.124.06", "gpus": ["NVIDIA Double"] * 2}
 

@@ -248,6 +248,14 @@ Result nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned *count, 
     return processes(device, __func__, 1, count, into);
 }
 
+Result nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor) {
+    World world;
+    const char *value;
+    Result result = property(device, __func__, "compute_capability", &world, &value);
+    if (result != OK) return result;
+    return sscanf(value, "%d.%d", major, minor) == 2 ? OK : NOT_SUPPORTED;
+}
+
 Result nvmlDeviceGetUtilizationRates(Device device, unsigned rates[2]) {
     rates[1] = 0;
     return number(device, __func__, "utilisation_percent", &rates[0]);

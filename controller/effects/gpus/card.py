@@ -37,6 +37,7 @@ class Card:
     index: int
     name: str = ""
     bus_id: str | None = None
+    compute_capability: tuple[int, int] | None = None  # (7, 0) is a V100
     memory_total_mib: int | None = None
     memory_used_mib: int | None = None
     utilisation_percent: int | None = None
@@ -73,6 +74,7 @@ class Card:
             why=self.why,
             nvlink=self.nvlink,
             switch=self.switch,
+            compute_capability=self.compute_capability,
         )
 
 

@@ -101,6 +101,7 @@ class Reader:
             index=index,
             name=str(ask("Name", handle) or ""),
             bus_id=_text(pci.busId) if pci else None,
+            compute_capability=ask("CudaComputeCapability", handle),
             memory_total_mib=memory.total >> 20 if memory else None,
             memory_used_mib=memory.used >> 20 if memory else None,
             utilisation_percent=utilisation.gpu if utilisation else None,
