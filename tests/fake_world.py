@@ -77,7 +77,7 @@ class FakeWorld:
             processes=self._processes(state),
             probes=self._probes(state),
             traffic=self.traffic,
-            gates=self.gates,
+            gates=self._gates(state),
             gpus_why=self.gpus_why,
             gpus=self._gpus(),
         )
@@ -97,6 +97,9 @@ class FakeWorld:
             name: ProcessSeen(p.life, p.pid, p.pid * 10, p.sentence, p.port_conflict)
             for name, p in self.processes.items()
         }
+
+    def _gates(self, state: State) -> dict[str, GateSeen]:
+        return self.gates
 
     def _gpus(self) -> tuple[Gpu, ...]:
         return tuple(
@@ -232,11 +235,14 @@ class Box:
         action = act.Propose(
             kind, release, "tester", Options(**options), () if kind is Kind.ROLLBACK else profile, target
         )
-        self.journal.request(None, "tester", "propose", self.world.now(), lambda _: (action, "asked"))
-        return f"r{self.state.rollout_seq:04d}"
+        return self.file(action)
 
     def ask(self, action: act.Record) -> None:
-        self.journal.request(None, "tester", "ask", self.world.now(), lambda _: (action, "asked"))
+        self.file(action)
+
+    def file(self, action: act.Record) -> str:
+        """The rollout that it is about."""
+        return self.journal.request(None, "tester", "ask", self.world.now(), lambda _: (action, "asked"))
 
     def rollback(self) -> str:
         assert self.state.previous is not None
