@@ -178,16 +178,27 @@ def _typed(path: KeyPath) -> bool:
 
 # --- errors as sentences --------------------------------------------------------------------------------------------
 
+_PLACES_MAX = 4
+"""So many further problems are named by their place."""
+
 
 def _sentence(error: ValidationError, document: Document) -> str:
-    """The first problem that pydantic found, with file, line, key and remedy; and how many more there are."""
+    """The first problem that pydantic found, with file, line, key and remedy; and where there are more."""
     problems = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    first = problems[0]
-    path = _written_path(first["loc"], document)
-    text = _problem(first, path, document)
-    others = len({_written_path(one["loc"], document) for one in problems}) - 1
-    more = f" (and {others} more)" if others > 0 else ""
-    return f"{document.where(path)}: {text}{more}"
+    unknown_in = {one["loc"][:-1] for one in problems if one["type"] == "extra_forbidden"}
+    # Beside a misspelt key the one that is then missing is only its shadow.
+    problems = [one for one in problems if not (one["type"] == "missing" and one["loc"][:-1] in unknown_in)]
+    path, *others = dict.fromkeys(_written_path(one["loc"], document) for one in problems)
+    text = _problem(problems[0], path, document)
+    return f"{document.where(path)}: {text}{_and_more([dotted(other) for other in others], after=text)}"
+
+
+def _and_more(places: list[str], *, after: str) -> str:
+    if not places:
+        return ""
+    listed = ", ".join(places[:_PLACES_MAX]) + (", …" if len(places) > _PLACES_MAX else "")
+    count = "1 more problem" if len(places) == 1 else f"{len(places)} more problems"
+    return f"{' And' if after.endswith('?') else '; and'} {count}: {listed}"
 
 
 def _written_path(loc: tuple[int | str, ...], document: Document) -> KeyPath:

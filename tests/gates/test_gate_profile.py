@@ -57,7 +57,25 @@ def test_a_set_of_ones_own_is_read_with_its_profile(tmp_path: Path) -> None:
         ("gate: []", "unknown key 'gate'; did you mean 'gates'?"),
         ("gates: [{name: health, deadlines: 3}]", "unknown key 'gates.0.deadlines'; did you mean 'deadline_s'?"),
         ("gates: [{name: helth}]", "no gate 'helth' (did you mean 'health'?)"),
-        ("gates: [{deadline_s: 3}]", "'gates.0.name' is missing"),
+        ("gates: [{deadline_s: 3}]", "'gates.0.name' is missing."),
+        (
+            "gates: [{name: health, deadline_s: soon}, {name: health, run: 5}]",
+            "(got 'soon'); and 1 more problem: 'gates.1.run'.",
+        ),
+        (
+            "gates: [{name: health, deadlines: 3}, {observe: 5}]",
+            "did you mean 'deadline_s'? And 2 more problems: 'gates.1.name', 'gates.1.observe'.",
+        ),
+        (
+            "gates: [{name: 1}, {name: 2}, {name: 3}, {name: 4}, {name: 5}, {name: 6}]",
+            "; and 5 more problems: 'gates.1.name', 'gates.2.name', 'gates.3.name', 'gates.4.name', ….",
+        ),
+        (
+            "gates: [{name: throughput, settings: {ladder: [{concurrency: x}, {concurrency: y}]}}]",
+            "ladder.0.concurrency: should be a valid integer (got 'x'); and 1 more problem: 'ladder.1.concurrency'.",
+        ),
+        # The key that is missing is the misspelt one.
+        ("gates: [{nome: health}]", "unknown key 'gates.0.nome'; did you mean 'name'?"),
         ("gates: [{name: health, deadline_s: soon}]", "gates.0.deadline_s"),
         ("gates: [{name: health, deadline_s: -1}]", "gates.0.deadline_s"),
         ("gates: [{name: health, run: [/bin/true]}]", "is the name of a built-in gate"),
@@ -78,6 +96,7 @@ def test_bad_profiles_get_a_sentence_with_the_place(text: str, said: str) -> Non
     with pytest.raises(GateUsageError) as caught:
         parse("p", text, "p.yaml")
     assert said in str(caught.value)
+    assert "more" in said or "more" not in str(caught.value)
     assert caught.value.exit_code == 2
 
 

@@ -48,6 +48,16 @@ def test_what_is_written_back_reads_the_same(changed):
         ("gpus: 2}, b", "gpu: 2}, b", "box.yaml:8: unknown key instances.a.gpu; did you mean gpus?"),
         ("engine: sglang", "engine: sglang\ngate: x", "box.yaml:4: unknown key gate; did you mean gates?"),
         (
+            "env: {HF_HUB_OFFLINE: 1}\ninstances: {a: {gpus: 2}",
+            "gate: x\nenv: 5\ninstances: {a: {gpus: x}",
+            "box.yaml:7: unknown key gate; did you mean gates? And 2 more problems: env, instances.a.gpus",
+        ),
+        (
+            "env: {HF_HUB_OFFLINE: 1}\ninstances: {a: {gpus: 2}",
+            "env: 5\ninstances: {a: {gpus: x}",
+            "expected a mapping, e.g. {NAME: value}; and 1 more problem: instances.a.gpus",
+        ),
+        (
             "kind: smg",
             "kind: smg, policy: x",
             "unknown key router.policy; the router's own options go into router.flags",
@@ -92,6 +102,12 @@ def test_a_refusal_names_the_line_the_key_and_the_remedy(changed, before, after,
     assert sentence in str(refused.value)
     assert refused.value.exit_code == 2
     assert "\n" not in str(refused.value)
+
+
+def test_a_misspelt_key_is_one_problem(changed):
+    with pytest.raises(TopologyError) as refused:
+        changed(("name: qwen", "nam: qwen"))
+    assert str(refused.value) == "box.yaml:1: unknown key nam; did you mean name?"
 
 
 @pytest.mark.parametrize("text", ["", "just words", "[a, b]", "a: 1\n---\nb: 2\n", "\x00", "[" * 5000, "{a: " * 1000])
