@@ -37,10 +37,30 @@ def usable(state: State, inventory: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 def is_back(gpu: Gpu | None, limit_mib: int) -> bool:
-    """Whether the memory of a card is free again; a card that cannot be read is not. A stranger on it is named so."""
+    """Whether what we had of a card is free again; of a card that cannot be read nobody knows it.
+
+    A stranger's memory says nothing about ours: it is taken off. Where a stranger's is not told, that none of our
+    processes is listed has to do; where nobody can tell whose they are, only free memory is.
+    """
     if gpu is None or not gpu.trusted or gpu.memory_used_mib is None:
         return False
-    return bool(gpu.foreign) or gpu.memory_used_mib <= limit_mib
+    if gpu.memory_used_mib <= limit_mib:
+        return True
+    if gpu.strangers_mib is None:
+        return bool(gpu.foreign) and gpu.ours is False
+    return gpu.memory_used_mib - gpu.strangers_mib <= limit_mib
+
+
+def shows(name: str, gpu: Gpu | None) -> str:
+    """What a card has to say of its memory, in words."""
+    if gpu is None:
+        return f"{name} is not in the inventory"
+    if not gpu.trusted:
+        return f"{name} cannot be read{f' ({gpu.why})' if gpu.why else ''}"
+    used = f"{name} shows {gpu.memory_used_mib} MiB in use"
+    if gpu.ours is None:
+        return f"{used}, and whose they are cannot be told from inside this container"
+    return f"{used}, {gpu.strangers_mib} of them a stranger's" if gpu.strangers_mib else used
 
 
 def oldest_capability(state: State, release: Release, inventory: tuple[Gpu, ...]) -> tuple[int, int] | None:

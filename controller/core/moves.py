@@ -257,7 +257,8 @@ def _mark_stopped(state: State, action: act.MarkStopped, now: Now, why: str) -> 
 
 def _close_card(state: State, action: act.CloseCard, now: Now, why: str) -> State:  # noqa: ARG001
     known = state.closed.get(action.gpu)
-    if known is not None and bool(known.by) >= bool(action.closed.by):
+    found_full = known is not None and known.unseen and not action.closed.unseen  # it can be read again
+    if known is not None and bool(known.by) >= bool(action.closed.by) and not found_full:
         raise IllegalMove(f"{action.gpu} is {known.word} already: {known.why}")
     return replace(state, closed={**state.closed, action.gpu: action.closed})
 

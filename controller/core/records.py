@@ -271,12 +271,13 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A card that nobody gets: a human has cordoned it, or its memory did not come back (quarantine)."""
+    """A card that nobody gets: a human has cordoned it, or it was not given back whole (quarantine)."""
 
     by: str  # a person; empty: quarantine
     why: str
     since_wall_s: float
     free_mib: int | None = None  # quarantine: with no more than that in use it is lifted
+    unseen: bool = False  # quarantine: the card was gone, or could not be read; nobody knows about its memory
 
     @property
     def word(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import actions as act
 from .actions import Decision
-from .cards import is_back
+from .cards import is_back, shows
 from .desired import wanted_seats
 from .policy import Policy
 from .records import Attempt, AttemptState, Closed, Seat, State
@@ -154,23 +154,32 @@ def _await_memory(attempt: Attempt, state: State, seen: Seen, policy: Policy) ->
         return None
     gpu, limit_mib = late[0]
     card = cards.get(gpu)
-    used = "cannot be read" if card is None or not card.trusted else f"shows {card.memory_used_mib} MiB in use"
+    shown = shows(gpu, card)
     if attempt.gone_at_s is None:
-        return Decision(act.MarkGone(attempt.id), f"{attempt.id} is gone, and {gpu} {used}: waiting for its memory")
+        return Decision(act.MarkGone(attempt.id), f"{attempt.id} is gone, and {shown}: waiting for its memory")
     if seen.now.boot_s - attempt.gone_at_s < policy.memory_back_s:
-        return Decision(act.Wait(), f"{gpu} {used}")
-    why = f"{gpu} {used} {policy.memory_back_s:.0f} s after {attempt.id} was gone, expected {limit_mib} at most"
-    return Decision(act.CloseCard(gpu, Closed("", why, seen.now.wall_s, limit_mib)), f"quarantined: {why}")
+        return Decision(act.Wait(), shown)
+    unseen = card is None or not card.trusted
+    expected = "" if unseen else f", expected {limit_mib} at most"
+    why = f"{shown} {policy.memory_back_s:.0f} s after {attempt.id} was gone{expected}"
+    closed = Closed("", why, seen.now.wall_s, limit_mib, unseen)
+    return Decision(act.CloseCard(gpu, closed), f"quarantined: {why}")
 
 
 def lift_quarantine(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
-    """Memory that came back late came back; what a human has cordoned, a human gives back."""
+    """Memory that came back late came back, and so did a card; what a human has cordoned, a human gives back."""
     for gpu in seen.gpus:
         closed = state.closed.get(gpu.id)
-        if closed is None or closed.by or closed.free_mib is None or gpu.foreign:
+        if closed is None or closed.by or closed.free_mib is None or not gpu.trusted:
             continue
-        if is_back(gpu, closed.free_mib):
-            return Decision(act.OpenCard(gpu.id), f"the memory of {gpu.id} is back: {gpu.memory_used_mib} MiB in use")
+        told = not gpu.foreign or gpu.strangers_mib is not None
+        if told and is_back(gpu, closed.free_mib):
+            back = f"{gpu.id} is there again" if closed.unseen else f"the memory of {gpu.id} is back"
+            return Decision(act.OpenCard(gpu.id), f"{back}: {shows(gpu.id, gpu)}")
+        if closed.unseen:  # it is there again, and not empty: that is another quarantine
+            why = f"{shows(gpu.id, gpu)} since it is there again, expected {closed.free_mib} at most"
+            full = Closed("", why, seen.now.wall_s, closed.free_mib)
+            return Decision(act.CloseCard(gpu.id, full), f"quarantined: {why}")
     return None
 
 

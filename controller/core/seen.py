@@ -67,6 +67,8 @@ class Gpu:
     memory_total_mib: int | None = None
     memory_used_mib: int | None = None
     foreign: tuple[str, ...] = ()  # sentences naming processes that are not ours
+    strangers_mib: int | None = None  # what the processes that are not ours hold; None: not told
+    ours: bool | None = False  # whether a process of ours is listed on it; None: nobody can tell whose they are
     trusted: bool = True  # False: NVML could not tell, or memory did not come back
     name: str = ""
     why: str = ""  # why it is not trusted

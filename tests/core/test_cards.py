@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from fake_world import make_release
 
-from controller.core.cards import oldest_capability, place
+from controller.core.cards import is_back, oldest_capability, place, shows
 from controller.core.records import Closed, State
 from controller.core.seen import Gpu
 
@@ -65,3 +66,37 @@ def test_a_card_that_does_not_tell_its_capability_says_nothing():
     assert oldest((Gpu("gpu-0", 0), Gpu("gpu-1", 1))) is None
     assert oldest((Gpu("gpu-0", 0), Gpu("gpu-1", 1, compute_capability=(9, 0))), gpus=("0",)) is None
     assert oldest(()) is None
+
+
+def used(memory_used_mib: int, **told) -> Gpu:
+    return Gpu("gpu-0", 0, memory_total_mib=24_000, memory_used_mib=memory_used_mib, **told)
+
+
+STRANGER = ("pid 7 (a job) holds 9000 MiB",)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "back"),
+    [
+        (used(500), True),
+        (used(20_000), False),
+        (used(9_400, foreign=STRANGER, strangers_mib=9_000), True),
+        (used(29_000, foreign=STRANGER, strangers_mib=9_000), False),  # beside a stranger ours leaks
+        (used(20_000, foreign=("20000 MiB are in use by nobody that NVML names",), strangers_mib=0), False),
+        (used(20_000, foreign=STRANGER, ours=False), True),  # what it holds is not told, and nobody of ours is there
+        (used(20_000, foreign=STRANGER, ours=True), False),
+        (used(20_000, foreign=("20000 MiB are in use by somebody",), ours=None), False),  # it may be ours
+        (used(500, ours=None), True),
+        (used(500, trusted=False), False),
+        (None, False),
+    ],
+)
+def test_a_card_is_back_when_ours_is_gone_from_it(gpu, back):
+    assert is_back(gpu, 512) is back
+
+
+def test_what_a_card_shows_says_what_cannot_be_told():
+    assert shows("gpu-0", None) == "gpu-0 is not in the inventory"
+    assert shows("gpu-0", used(0, trusted=False, why="GPU is lost")) == "gpu-0 cannot be read (GPU is lost)"
+    assert shows("gpu-0", used(29_000, strangers_mib=9_000)).endswith("29000 MiB in use, 9000 of them a stranger's")
+    assert "whose they are cannot be told" in shows("gpu-0", used(29_000, ours=None))

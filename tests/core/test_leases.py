@@ -64,6 +64,31 @@ def test_a_stranger_on_the_card_is_not_our_memory(box, swapped):
     assert not box.state.closed
 
 
+def test_a_card_that_fell_off_the_bus_is_not_said_to_hold_memory_and_returns_with_the_card(box, swapped):
+    box.world.memory_mib = dict.fromkeys(range(4), 10)
+    box.world.gpus = 3
+    box.run(lambda: "gpu-3" in box.state.closed)
+    closed = box.state.closed["gpu-3"]
+    assert closed.unseen
+    assert closed.why == "gpu-3 is not in the inventory 60 s after one-a-1 was gone"
+    box.world.gpus = 4
+    box.run(lambda: not box.state.closed)
+    assert box.finish(swapped) is not Phase.PROMOTED  # it was refused for the card, and live is back
+    box.run(lambda: box.state.is_served() and not box.state.closed)
+
+
+def test_a_card_that_comes_back_full_is_quarantined_for_its_memory(box, swapped):
+    box.world.memory_mib = {0: 10, 1: 10, 2: 59_000, 3: 10}
+    box.world.untrusted = {2}
+    box.run(lambda: "gpu-2" in box.state.closed)
+    assert "gpu-2 cannot be read" in box.state.closed["gpu-2"].why
+    box.world.untrusted = set()
+    box.run(lambda: not box.state.closed["gpu-2"].unseen)
+    assert box.state.closed["gpu-2"].why.startswith("gpu-2 shows 59000 MiB in use since it is there again")
+    box.world.memory_mib = dict.fromkeys(range(4), 10)
+    box.run(lambda: not box.state.closed)
+
+
 def test_an_instance_of_live_does_not_return_to_a_quarantined_card(box, release):
     box.world.memory_mib = dict.fromkeys(range(4), 10)
     box.finish(box.propose(release("one", gpus=1)))

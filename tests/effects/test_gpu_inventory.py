@@ -150,9 +150,16 @@ def test_ours_is_no_stranger(cards, watch, stranger):
 
 def test_ours_and_a_stranger_on_one_card(cards, watch, stranger):
     cards.show(*card_lines(0, 4100), f"process 0 {stranger} 2048", f"process 0 {os.getpid()} 2048")
-    foreign = watch().ask(ours=[os.getpid()], held=[uuid_of(0)])["gpus"][0]["foreign"]
-    assert len(foreign) == 1
-    assert f"pid {stranger} " in foreign[0]
+    gpu = watch().ask(ours=[os.getpid()], held=[uuid_of(0)])["gpus"][0]
+    assert len(gpu["foreign"]) == 1
+    assert f"pid {stranger} " in gpu["foreign"][0]
+    assert (gpu["strangers_mib"], gpu["ours"]) == (2048, True)
+
+
+def test_what_a_stranger_holds_may_not_be_told(cards, watch, stranger):
+    cards.show(*card_lines(0, 4100), f"process 0 {stranger} -")
+    gpu = watch().ask(held=[uuid_of(0)])["gpus"][0]
+    assert (len(gpu["foreign"]), gpu["strangers_mib"], gpu["ours"]) == (1, None, False)
 
 
 def test_memory_that_nobody_is_named_for_is_not_free(cards, watch):
@@ -189,6 +196,7 @@ def test_in_a_container_the_hosts_pids_are_judged_by_memory_and_it_says_so(cards
     assert held["foreign"] == []
     assert taken["foreign"] == ["20000 MiB are in use by somebody who cannot be told from inside this container"]
     assert free["foreign"] == []
+    assert [gpu["ours"] for gpu in sheet["gpus"]] == [None] * 3
     assert all("judged by memory alone" in card["note"] for card in sheet["cards"])
 
 

@@ -57,6 +57,8 @@ class Card:
     switch: tuple[str, ...] = ()  # behind the same PCIe switch
     processes: tuple[Process, ...] = ()
     foreign: tuple[str, ...] = ()
+    strangers_mib: int | None = None  # what the processes that are not ours hold; None: not told
+    ours: bool | None = None  # whether a process of ours is listed; None: nobody can tell whose they are
     trusted: bool = True
     why: str = ""  # why it is not trusted
     note: str = ""  # how it was judged, when not by pids
@@ -69,6 +71,8 @@ class Card:
             memory_total_mib=self.memory_total_mib,
             memory_used_mib=self.memory_used_mib,
             foreign=self.foreign,
+            strangers_mib=self.strangers_mib,
+            ours=self.ours,
             trusted=self.trusted,
             name=self.name,
             why=self.why,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from .card import Card, Process
@@ -26,10 +26,22 @@ def judge(
 
 def _by_pid(card: Card, ours: Collection[int], held: bool) -> Card:
     processes = tuple(replace(process, ours=process.pid in ours) for process in card.processes)
-    foreign = [process.sentence for process in processes if not process.ours and _computes(process)]
+    strangers = [process for process in processes if not process.ours and _computes(process)]
+    foreign = [process.sentence for process in strangers]
     if not held:
         foreign += _unnamed(card, processes)
-    return replace(card, processes=processes, foreign=tuple(foreign))
+    return replace(
+        card,
+        processes=processes,
+        foreign=tuple(foreign),
+        strangers_mib=_sum(process.memory_mib for process in strangers),
+        ours=any(process.ours for process in processes),
+    )
+
+
+def _sum(sizes_mib: Iterable[int | None]) -> int | None:
+    told = list(sizes_mib)
+    return None if None in told else sum(size for size in told if size is not None)
 
 
 def _computes(process: Process) -> bool:
