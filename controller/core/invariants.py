@@ -6,7 +6,8 @@ from collections import Counter
 
 from .desired import SWITCHED
 from .policy import Policy
-from .records import ACTIVE, AttemptState, Kind, Phase, Rollout, State
+from .progress import deadline_s
+from .records import ACTIVE, TERMINAL, AttemptState, Kind, Phase, Rollout, State
 from .route import SlotState
 from .seen import Seen
 
@@ -17,6 +18,7 @@ def violations(state: State, seen: Seen | None = None, policy: Policy | None = N
     With `seen`, also what the front door serves is judged; `policy` gives the time within which a route is repaired.
     """
     found = [*_exclusive(state), *_one_at_a_time(state), *_gated(state), *_seats(state), *_never_dark(state)]
+    found += _records(state)
     if seen is not None and policy is not None:
         found += _served(state, seen)
     return found
@@ -66,6 +68,26 @@ def _seats(state: State) -> list[str]:
     return found
 
 
+def _records(state: State) -> list[str]:
+    """Every record is whole."""
+    found = [
+        f"{what} is {seat.release} of {seat.rollout}, which nobody knows"
+        for what, seat in (("live", state.live), ("previous", state.previous))
+        if seat is not None and (seat.release not in state.releases or seat.rollout not in state.rollouts)
+    ]
+    found += [
+        f"{r.id} is {r.phase}, and its end is {r.ended_wall_s}"
+        for r in state.rollouts.values()
+        if (r.ended_wall_s is None) is (r.phase in TERMINAL)
+    ]
+    for attempt in state.attempts.values():
+        if attempt.state is AttemptState.READY and attempt.pid is None:
+            found.append(f"{attempt.id} is ready and has no process")
+        if not attempt.holds and attempt.stopped_at_s is None:
+            found.append(f"{attempt.id} is stopped and nobody saw when")
+    return found
+
+
 def _never_dark(state: State) -> list[str]:
     """Only a swap may ask the whole of live to make room; a way back may when nothing smaller helps."""
     active = state.active
@@ -91,4 +113,27 @@ def _served(state: State, seen: Seen) -> list[str]:
         attempt = by_port.get(slot.port)
         if attempt is not None and not attempt.exposed and attempt.state is not AttemptState.STOPPING:
             found.append(f"the front door sends users to {attempt.id}, which was never committed")
+    return found
+
+
+def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
+    """What must hold besides whenever there is nothing to do: no phase is overdue, and users reach all of live."""
+    found = []
+    active = state.active
+    if active is not None:
+        spent_s, limit_s = seen.now.boot_s - active.phase_since_s, deadline_s(active, state, policy)
+        if active.phase_boot_id != seen.now.boot_id:
+            found.append(f"{active.id} is {active.phase} since before the reboot")
+        elif spent_s > limit_s:
+            found.append(f"{active.id} is {active.phase} for {spent_s:.0f} s and may be for {limit_s:.0f} s")
+    if not seen.door.alive:
+        return found
+    public = {(slot.number, slot.port) for slot in seen.door.public if slot.state is SlotState.READY}
+    ready = {
+        (a.slot, a.port): a.id
+        for a in state.seat_attempts(state.live)
+        if a.slot is not None and a.state is AttemptState.READY
+    }
+    found += [f"{name} is live and ready, and users do not reach it" for at, name in ready.items() if at not in public]
+    found += [f"users are sent to port {port}, where live is not" for n, port in public if (n, port) not in ready]
     return found

@@ -64,9 +64,12 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
-        self._db = open_database(path)
+        self._db = self._open(path)
         self.state = self._load()
         self.seq = self.last_seq()  # of the newest line; may be read without a lock
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        return open_database(path)
 
     def close(self) -> None:
         with self._lock:
@@ -92,6 +95,7 @@ class Journal:
             text = "ok" if outcome.ok else f"failed: {outcome.sentence}"
             with self._db:
                 self._save(state)
+                crash_point("finish-torn")
                 self._db.execute("UPDATE journal SET outcome = ?, ended_s = ? WHERE seq = ?", (text, now.boot_s, seq))
             self.state = state
         crash_point("finish-after")
@@ -104,6 +108,7 @@ class Journal:
         Returns the id of the rollout that it is about, or "". The same key again changes nothing and is answered as
         the first time.
         """
+        crash_point("request-before")
         with self._lock:
             row = self._db.execute("SELECT answer FROM requests WHERE key = ?", (key,)).fetchone() if key else None
             if row is not None:
@@ -117,7 +122,8 @@ class Journal:
                 self._write(state, action, why, now, "ok", extra)
             except sqlite3.Error as error:
                 raise StoreError(f"the journal cannot be written ({error}); nothing was filed") from error
-            return about
+        crash_point("request-after")
+        return about
 
     def _write(
         self,
@@ -130,6 +136,7 @@ class Journal:
     ) -> int:
         with self._db:
             self._save(state)
+            crash_point("begin-torn")
             cursor = self._db.execute(
                 "INSERT INTO journal (wall_s, boot_id, boot_s, action, subject, rollout, why, detail, outcome)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

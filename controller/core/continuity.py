@@ -1,0 +1,149 @@
+"""What must hold between one state of the journal and the next: the oracle of the simulator. Pure.
+
+`core.invariants` judges one state; here a single write is judged, whoever asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from .policy import Policy
+from .records import TERMINAL, Attempt, AttemptState, Phase, Rollout, Seat, State
+from .seats import all_ready, is_fresh
+from .seen import Life, Seen
+from .table import MOVES
+
+LIVES: Mapping[str, tuple[str, ...]] = {
+    "planned": ("starting", "retiring"),
+    "starting": ("ready", "retiring"),
+    "ready": ("retiring",),
+    "retiring": ("ready", "dozing", "stopping", "stopped"),
+    "dozing": ("asleep", "retiring", "stopping", "stopped"),
+    "asleep": ("starting", "retiring", "stopping", "stopped"),
+    "stopping": ("stopped",),
+    "stopped": (),
+}
+"""Which state of an attempt may follow which. By value, as they stand in the journal."""
+
+
+def broken_steps(before: State, after: State, seen: Seen | None, policy: Policy) -> list[str]:
+    """Sentences that name what a write broke. `seen`: the look that it was decided on; None: a person asked for it."""
+    found = [*_forgotten(before, after)]
+    for name, rollout in after.rollouts.items():
+        known = before.rollouts.get(name)
+        if known is not rollout:
+            found += _rollout(known, rollout, after)
+    for name, attempt in after.attempts.items():
+        old = before.attempts.get(name)
+        if old is not attempt:
+            found += _attempt(old, attempt, before, after, seen)
+    return [*found, *_live(before, after, seen, policy)]
+
+
+def _forgotten(before: State, after: State) -> Iterator[str]:
+    """What was acknowledged once is there for good."""
+    for what, had, has in (
+        ("release", before.releases, after.releases),
+        ("rollout", before.rollouts, after.rollouts),
+        ("attempt", before.attempts, after.attempts),
+    ):
+        yield from (f"{what} {name} is forgotten" for name in had if name not in has)
+
+
+def _rollout(before: Rollout | None, after: Rollout, state: State) -> Iterator[str]:
+    if before is None:
+        if after.phase is not Phase.QUEUED:
+            yield f"rollout {after.id} was born {after.phase}"
+        return
+    if after.phase is before.phase:
+        if (after.phase_since_s, after.phase_boot_id) != (before.phase_since_s, before.phase_boot_id):
+            yield f"the deadline of {after.id} ({after.phase}) was restarted"
+    elif after.phase not in MOVES[before.phase].values():
+        yield f"rollout {after.id} went from {before.phase} to {after.phase}"
+    if before.phase in TERMINAL and after.ended_wall_s != before.ended_wall_s:
+        yield f"rollout {after.id} ended twice"
+    if before.abort_by is not None and after.abort_by is None:
+        yield f"the abort of {after.id} is forgotten"
+    if before.approved_by is not None and after.approved_by is None:
+        yield f"the approval of {after.id} is forgotten"
+    if after.gates[: len(before.gates)] != before.gates:
+        yield f"verdicts of {after.id} were changed"
+    if after.phase is Phase.PROMOTED and before.phase is not Phase.PROMOTED:
+        yield from _promoted(after, state)
+
+
+def _promoted(rollout: Rollout, state: State) -> Iterator[str]:
+    if state.live != rollout.seat:
+        yield f"{rollout.id} was promoted and is not live"
+    if rollout.switched_at_s is None:
+        yield f"{rollout.id} was promoted and the front door was never seen with it"
+    if not all_ready(state, rollout.seat) or state.unborn(rollout.seat):
+        yield f"{rollout.id} was promoted and is not whole"
+
+
+def _attempt(before: Attempt | None, after: Attempt, old: State, new: State, seen: Seen | None) -> Iterator[str]:
+    if before is None:
+        if after.state is not AttemptState.PLANNED:
+            yield f"attempt {after.id} was born {after.state}"
+        return
+    if before.pid is not None and (after.pid, after.start_ticks) != (before.pid, before.start_ticks):
+        yield f"attempt {after.id} has another process now ({before.pid}, then {after.pid})"
+    if after.state is before.state:
+        return
+    if after.state.value not in LIVES[before.state.value]:
+        yield f"attempt {after.id} went from {before.state} to {after.state}"
+    if after.state is AttemptState.STOPPED:
+        yield from _given_back(after, seen)
+    if after.state is AttemptState.READY and before.state is AttemptState.STARTING:
+        probe = seen.probes.get(after.id) if seen is not None else None
+        if probe is None or not probe.ok:
+            yield f"attempt {after.id} is called ready and has not generated"
+    if before.state is AttemptState.READY and after.state is AttemptState.RETIRING:
+        yield from _sent_away(after, old, new, seen)
+
+
+def _given_back(attempt: Attempt, seen: Seen | None) -> Iterator[str]:
+    """Cards, ports and slot are given back when every holder is seen dead."""
+    if seen is None:
+        yield f"attempt {attempt.id} was called stopped by somebody who did not look"
+    elif attempt.boot_id == seen.now.boot_id and attempt.id in seen.processes:
+        life = seen.processes[attempt.id].life
+        if life not in {Life.ABSENT, Life.EXITED}:
+            yield f"attempt {attempt.id} gave its cards back and its processes are {life}"
+
+
+def _sent_away(attempt: Attempt, before: State, after: State, seen: Seen | None) -> Iterator[str]:
+    """Production that serves leaves for a reason only, and so does what it could go back to while it bakes."""
+    seat = Seat(attempt.release, attempt.rollout)
+    if attempt.gave_way_to is not None or attempt.role == "router":
+        return
+    active = before.active
+    kept = active is not None and active.phase is Phase.BAKING and active.strategy == "blue-green"
+    is_live = seat == before.live == after.live
+    if not is_live and not (kept and active is not None and seat == active.before[0]):
+        return
+    what = "production" if is_live else "the way back"
+    probe = seen.probes.get(attempt.id) if seen is not None else None
+    process = seen.processes.get(attempt.id) if seen is not None else None
+    runs = process is not None and process.life is Life.RUNNING and seen is not None
+    if runs and attempt.boot_id == (seen.now.boot_id if seen else "") and (probe is None or probe.ok):
+        yield f"{attempt.id} is {what}, is well and was sent away"
+
+
+def _live(before: State, after: State, seen: Seen | None, policy: Policy) -> Iterator[str]:
+    """Who is live changes by a commit only: onto what generates at that moment, never onto a hope."""
+    if before.live == after.live:
+        if after.generation != before.generation:
+            yield f"generation {after.generation} has the live release of generation {before.generation}"
+        return
+    if after.generation != before.generation + 1:
+        yield f"live changed from generation {before.generation} to {after.generation}"
+    if after.live is None:
+        return
+    ready = [a for a in after.seat_attempts(after.live) if a.state is AttemptState.READY]
+    if not any(a.slot is not None for a in ready):
+        yield f"{after.live.release} became live and nothing of it is ready"
+    fresh_s = max(policy.probe_fresh_s, 2 * policy.bake_interval_s, 5.0)
+    for attempt in ready:
+        if seen is None or not is_fresh(seen.probes.get(attempt.id), seen, fresh_s):
+            yield f"{after.live.release} became live and {attempt.id} was not heard in the last {fresh_s:.0f} s"
