@@ -156,6 +156,7 @@ def gpus(state: State, seen: Seen | None) -> list[dict[str, Any]]:
             "held_by": held[gpu.id].id if gpu.id in held else None,
             "foreign": list(gpu.foreign),
             "trusted": gpu.trusted,
+            "why": gpu.why,
             "closed": asdict(state.closed[gpu.id]) if gpu.id in state.closed else None,
             "memory_total_mib": gpu.memory_total_mib,
             "memory_used_mib": gpu.memory_used_mib,

@@ -17,11 +17,12 @@ from launch.attempts import Status
 from launch.ports import is_bindable, outgoing_ports
 from launch.routers.base import routers
 
-from ..config import Config
+from ..config import Config, Gpus
 from ..effects.frontdoor.address import Address, check_free
 from ..effects.frontdoor.binary import find_binary
 from ..effects.frontdoor.door import DoorError, DoorSettings, FrontDoor
-from ..effects.gpus import open_inventory
+from ..effects.gpus import Card, Sheet, open_inventory
+from ..effects.gpus.judge import BY_MEMORY
 
 MIN_FREE_BYTES = 2 << 30  # a capped log takes a quarter of a GiB, and an evening starts several engines
 _FRONT_DOOR = "front door"
@@ -177,25 +178,47 @@ _NOT_THE_KERNELS = (
 _OTHER_RANGE = "set `instance_ports` to a range that nobody else uses"
 
 
-def gpus(config: Config, status: Status_ | None, ours: set[int]) -> Check:
+def gpus(config: Config, status: Status_ | None, runs: Runs) -> Check:
     if status is not None and status["gpus"]:
         foreign = [text for gpu in status["gpus"] for text in gpu["foreign"]]
-        distrusted = [str(gpu["index"]) for gpu in status["gpus"] if not gpu["trusted"]]
+        distrusted = [f"{gpu['index']} ({gpu['why']})" for gpu in status["gpus"] if not gpu["trusted"]]
         return _gpus(f"{len(status['gpus'])} known to the daemon", foreign, distrusted)
     inventory = open_inventory(config.gpus)
     try:
-        cards, sheet = inventory.read(ours), inventory.sheet()
+        inventory.read({pid for pids in runs.running.values() for pid in pids}, runs.cards)
+        sheet = inventory.sheet()
     finally:
         inventory.close()
-    if not cards and sheet.why and (sheet.source == "nvml" or config.gpus.kind == "nvml"):
+    return gpus_without_daemon(config.gpus, sheet, runs)
+
+
+def gpus_without_daemon(settings: Gpus, sheet: Sheet, runs: Runs) -> Check:
+    """`sheet` is judged with what is known of our runs; a daemon would know more."""
+    cards = sheet.cards
+    if not cards and sheet.why and (sheet.source == "nvml" or settings.kind == "nvml"):
         return Check("GPUs", False, sheet.why, "install the driver, or declare `gpus: {kind: none, count: N}`")
     if not cards:
         return Check(
             "GPUs", True, "none: only engines on the CPU can run (`gpus: {kind: none, count: N}` declares some)"
         )
     text = f"{len(cards)} declared" if sheet.source == "declared" else f"{len(cards)}, driver {sheet.driver}"
-    foreign = [sentence for gpu in cards for sentence in gpu.foreign]
-    return _gpus(text, foreign, [str(gpu.index) for gpu in cards if not gpu.trusted])
+    distrusted = [f"{card.index} ({card.why})" for card in cards if not card.trusted]
+    untold = [f"GPU {card.index}: {_untold(card, runs)}" for card in cards if card.trusted and _untold(card, runs)]
+    foreign = [sentence for card in cards if not _untold(card, runs) for sentence in card.foreign]
+    if untold and not distrusted and not foreign:
+        return Check("GPUs", None, f"{text}; {'; '.join(untold)}", "the daemon knows more: start it, or ask it")
+    return _gpus(text, foreign, distrusted)
+
+
+def _untold(card: Card, runs: Runs) -> str:
+    """Why it cannot be told who is on a card, where that matters; empty where it can, or nobody is."""
+    if card.ours is not None:
+        return ""
+    if card.id in runs.cards:
+        return f"an attempt of ours has it; whether somebody else is on it too cannot be told ({BY_MEMORY})"
+    if card.foreign and runs.hidden:
+        return f"{card.foreign[0]}, and the run directories, which may be of ours, belong to another user"
+    return ""
 
 
 def _gpus(text: str, foreign: list[str], distrusted: list[str]) -> Check:
@@ -266,6 +289,7 @@ class Runs:
     running: Mapping[str, tuple[int, ...]]  # attempt or gate run → pids
     strays: Mapping[str, tuple[int, ...]]
     ports: frozenset[int]  # first ports of the attempts among them
+    cards: frozenset[str]  # those that the attempts among them were given
     hidden: bool  # some belong to another user and may not be looked into
 
 
@@ -273,6 +297,7 @@ def look_at_runs(config: Config) -> Runs:
     running: dict[str, tuple[int, ...]] = {}
     strays: dict[str, tuple[int, ...]] = {}
     ports: set[int] = set()
+    cards: set[str] = set()
     hidden = False
     for parent in (config.runs_dir, config.gates_dir):
         for folder in _folders(parent):
@@ -283,21 +308,23 @@ def look_at_runs(config: Config) -> Runs:
                 continue
             if seen.status is Status.RUNNING:
                 running[folder.name] = seen.pids
-                ports |= _ports(folder)
             elif seen.pids:
                 strays[folder.name] = seen.pids
-                ports |= _ports(folder)
-    return Runs(running, strays, frozenset(ports), hidden)
+            else:
+                continue
+            given = _given(folder)
+            ports |= {int(port) for port in given.get("PORT", "").split() if port.isdecimal()}
+            cards |= set(given.get("CUDA_VISIBLE_DEVICES", "").split(",")) - {""}
+    return Runs(running, strays, frozenset(ports), frozenset(cards), hidden)
 
 
-def _ports(folder: Path) -> set[int]:
-    """The port that an attempt was given, from its environment file; gates have none."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in (folder / "attempt.env").read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition("=")
-            if name == "PORT":
-                return {int(value)}
-    return set()
+def _given(folder: Path) -> dict[str, str]:
+    """What an attempt was given, from its environment file; gates have none."""
+    try:
+        lines = (folder / "attempt.env").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
 def _folders(parent: Path) -> list[Path]:

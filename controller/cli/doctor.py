@@ -50,7 +50,6 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
 
     status, held, daemon = _ask_daemon(session, config)
     runs = checks.look_at_runs(config)
-    ours = {pid for pids in runs.running.values() for pid in pids}
     yield daemon
     yield checks.state_directory(config, status)
     yield checks.journal(config)
@@ -59,7 +58,7 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     yield checks.router()
     yield from checks.addresses(config, status)
     yield checks.instance_ports(config, runs.ports)
-    yield checks.gpus(config, status, ours)
+    yield checks.gpus(config, status, runs)
     yield checks.front_door(status)
     yield checks.live(status)
     yield checks.alarms(status)

@@ -31,6 +31,7 @@ def draw_gpus(answer: Document) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(_source(answer), style="bold red" if answer["why"] else "dim")]
     if answer["cards"]:
         parts.append(_table(answer["cards"]))
+        parts += [Text(line, style="yellow") for line in _warnings(answer["cards"])]
         parts += [Text(line, style="dim") for line in _notes(answer["cards"])]
     parts.append(Text(_host(answer["host"]), style="dim"))
     return parts
@@ -124,6 +125,18 @@ def _who_lines(card: Document) -> Iterator[tuple[bool, str]]:
         yield True, "free"
 
 
+def _warnings(cards: list[Document]) -> Iterator[str]:
+    """Bad memory that is still in use, or that cannot be replaced: somebody has to do something."""
+    for card in cards:
+        reset = f"wait for a reset (`nvidia-smi -i {card['index']} -r`, with nothing on it): until then they are used"
+        if card["rows_pending"]:
+            yield f"GPU {card['index']}: bad rows of memory {reset}"
+        if card["pages_pending"]:
+            yield f"GPU {card['index']}: bad pages of memory {reset}"
+        if card["rows_failed"]:
+            yield f"GPU {card['index']}: bad rows of memory could not be replaced: the card is to be exchanged"
+
+
 def _notes(cards: list[Document]) -> Iterator[str]:
     """What is out of the ordinary with a card, and how it was judged when not by pids."""
     for card in cards:
@@ -132,8 +145,11 @@ def _notes(cards: list[Document]) -> Iterator[str]:
             words.append(f"Xid {card['last_xid']} since the daemon looks (`dmesg` has its text)")
         if card["ecc_uncorrected"]:
             words.append(f"{card['ecc_uncorrected']} uncorrected memory errors since the driver was loaded")
-        if card["rows_pending"]:
-            words.append("bad rows of memory wait for a reset")
+        if card["pages_retired"]:
+            words.append(f"{card['pages_retired']} bad pages of memory are retired (with 60 it is to be exchanged)")
+        if servers := [process["pid"] for process in card["processes"] if process["mps"] == "server"]:
+            clients = sum(process["mps"] == "client" for process in card["processes"])
+            words.append(f"MPS serves it (pid {servers[0]}), clients: {clients}")
         if card["persistence"] is False:
             words.append("persistence mode is off: the first start on it waits for the driver")
         yield from (f"GPU {card['index']}: {word}" for word in words)
@@ -146,8 +162,11 @@ def _host(host: Document) -> str:
         if host["disk_free_bytes"] is not None
         else f"; {host['disk_path']} cannot be looked at"
     )
-    available, total = _gib(host["ram_available_bytes"]), _gib(host["ram_total_bytes"])
-    return f"host: {available} of {total} GiB of memory available{swap if host['swap_total_bytes'] else ''}{disk}"
+    available, total, limit = (_gib(host[f"ram_{what}_bytes"] or 0) for what in ("available", "total", "limit"))
+    memory = f"{available} of {total} GiB of memory available"
+    if host["ram_limit_bytes"] is not None:
+        memory = f"{available} of {limit} GiB of memory available, this container's limit (the host has {total})"
+    return f"host: {memory}{swap if host['swap_total_bytes'] else ''}{disk}"
 
 
 def _gib(size_bytes: int) -> str:

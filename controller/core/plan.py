@@ -115,7 +115,8 @@ def _no_room(
     if used:
         reasons.append(f"GPU {', '.join(used)} serve users")
     reasons += [f"GPU {gpu.index}: {text}" for gpu in inventory for text in gpu.foreign]
-    reasons += [f"GPU {gpu.index} cannot be trusted" for gpu in inventory if not gpu.trusted]
+    distrusted = [gpu for gpu in inventory if not gpu.trusted]
+    reasons += [f"GPU {gpu.index} cannot be used: {gpu.why or 'NVML cannot tell'}" for gpu in distrusted]
     closed = [(gpu, state.closed[gpu.id]) for gpu in inventory if gpu.id in state.closed]
     reasons += [f"GPU {gpu.index} is {shut.word}: {shut.why}" for gpu, shut in closed]
     why = f"{refusal.why} ({'; '.join(reasons)})" if reasons else refusal.why

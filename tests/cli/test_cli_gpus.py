@@ -7,13 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 
 import pytest
-from nvml_kit import Cards, build_double, card_lines, uuid_of
+from nvml_kit import NOBODY, Cards, build_double, card_lines, uuid_of
+from rich.console import Console
 
-from controller.cli.draw_gpus import short
+from controller.cli.checks import Runs, gpus_without_daemon, look_at_runs
+from controller.cli.draw_gpus import draw_gpus, short
+from controller.config import Gpus
 from controller.demo.stage import Stage, StageError
+from controller.effects.gpus import Card, Process, Sheet
+from controller.effects.gpus.judge import judge
 from launch import attempts
 
 pytestmark = pytest.mark.timeout(300)
@@ -159,6 +166,32 @@ def test_declared_cards_are_said_to_be_declared_and_show_who_holds_them(box, cut
     assert f"{held[0]['held_by']}, live ({release})" in done.out
     assert {card["state"] for card in document["cards"]} <= {"held", "free"}
     assert document["host"]["ram_total_bytes"] > 0
+    # Doctor finds them without a daemon, by what our attempts were given: to CUDA `gpu-2` is card 2.
+    found = look_at_runs(box.stage.config).cards
+    assert found == {card["id"].removeprefix("gpu-") for card in held}
+
+
+def in_a_container(*foreign_mib: int, held: set[str], hidden: bool = False):
+    """What doctor says without a daemon of cards whose pids are the host's; `held`: by attempts of ours."""
+    process = Process(NOBODY, None, visible=False)
+    cards = tuple(Card(f"GPU-{n}", n, memory_used_mib=used, processes=(process,)) for n, used in enumerate(foreign_mib))
+    runs = Runs({"one-a-1": (1,)}, {}, frozenset(), frozenset(held), hidden)
+    sheet = Sheet("nvml", judge(cards, (), held, contained=True), "570")
+    return gpus_without_daemon(Gpus(), sheet, runs)
+
+
+def test_doctor_does_not_call_our_own_engine_foreign_in_a_container():
+    ours = in_a_container(20_000, 4, held={"GPU-0"})
+    assert ours.ok is None
+    assert "GPU 0: an attempt of ours has it; whether somebody else is on it too cannot be told" in ours.sentence
+    stranger = in_a_container(20_000, 9_000, held={"GPU-0"})
+    assert stranger.ok is False
+    assert "9000 MiB are in use by somebody" in stranger.sentence
+    assert "20000" not in stranger.sentence
+    # Another user's runs: nobody knows whether they are on that card.
+    hidden = in_a_container(20_000, 4, held=set(), hidden=True)
+    assert hidden.ok is None
+    assert "belong to another user" in hidden.sentence
 
 
 def test_without_a_daemon_one_sentence(config_file, cutover):
@@ -167,6 +200,35 @@ def test_without_a_daemon_one_sentence(config_file, cutover):
     assert done.err.startswith("cutover: no daemon answers on ")
     assert done.err.count("\n") == 1
     assert cutover("--config", config_file, "gpus", "--json").json["exit_code"] == 1
+
+
+def drawn(host: dict[str, int], **card: object) -> str:
+    """The table of one free card, as text."""
+    told = {"state": "free", "held_by": None, "release": None, "role": None, "closed": None}
+    sheet = asdict(Sheet("nvml", (Card("GPU-0", 0, trusted=True, **card),), "570"))
+    sheet["cards"] = [{**one, **told} for one in sheet["cards"]]
+    memory = {"ram_total_bytes": 256 << 30, "ram_limit_bytes": None, "ram_available_bytes": 100 << 30}
+    rest = {"swap_total_bytes": 0, "swap_used_bytes": 0, "disk_path": "/x", "disk_free_bytes": None}
+    console = Console(width=160, file=StringIO())
+    for part in draw_gpus({**sheet, "host": {**memory, **rest, **host}}):
+        console.print(part)
+    return console.file.getvalue()
+
+
+def test_bad_memory_that_waits_for_a_reset_is_a_warning_and_what_is_retired_a_note():
+    text = drawn({}, pages_pending=True, pages_retired=3, rows_pending=True, rows_failed=True)
+    assert "GPU 0: bad pages of memory wait for a reset (`nvidia-smi -i 0 -r`" in text
+    assert "GPU 0: bad rows of memory wait for a reset" in text
+    assert "GPU 0: bad rows of memory could not be replaced" in text
+    assert "GPU 0: 3 bad pages of memory are retired" in text
+    assert "bad" not in drawn({}, pages_pending=False, pages_retired=0, rows_pending=False, rows_failed=False)
+
+
+def test_mps_and_the_limit_of_a_container_are_shown():
+    server, client = Process(9, 60, mps="server"), Process(10, 4_000, mps="client")
+    text = drawn({"ram_limit_bytes": 64 << 30, "ram_available_bytes": 12 << 30}, processes=(server, client))
+    assert "GPU 0: MPS serves it (pid 9), clients: 1" in text
+    assert "host: 12 of 64 GiB of memory available, this container's limit (the host has 256)" in text
 
 
 def test_a_long_id_is_cut_and_another_kind_is_not():

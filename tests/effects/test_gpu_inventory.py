@@ -16,6 +16,8 @@ from controller.effects.gpus import look_at_host, open_inventory
 from controller.effects.gpus.people import container_in
 
 TWO = (*card_lines(0), *card_lines(1))
+CACHE = "anon 29000000\nfile 31000000\ninactive_file 10000000\nactive_file 20000000"
+V1_CACHE = "total_inactive_file 10000000\ntotal_active_file 20000000"
 FULL = {
     "utilisation_percent": 93,
     "power_mw": 412_500,
@@ -29,6 +31,11 @@ FULL = {
     "ecc_corrected": 3,
     "ecc_uncorrected": 0,
     "rows_pending": 0,
+    "rows_failed": 0,
+    "pages_single": 2,
+    "pages_double": 1,
+    "pages_pending": 0,
+    "mig": 0,
     "compute_capability": "9.0",
 }
 
@@ -87,6 +94,8 @@ def test_everything_a_card_tells(cards, watch):
     assert (first["power_w"], first["power_cap_w"], first["persistence"]) == (412.5, 700.0, True)
     assert (first["sm_clock_mhz"], first["memory_clock_max_mhz"]) == (1980, 2619)
     assert (first["ecc"], first["ecc_corrected"], first["rows_pending"]) == (True, 3, False)
+    assert (first["rows_failed"], first["pages_retired"], first["pages_pending"]) == (False, 3, False)
+    assert first["mig"] is False
     assert [gpu["compute_capability"] for gpu in sheet["gpus"]] == [[9, 0], None]
     assert sheet["facts"] == {"inventory": "nvml", "driver": "570.124.06", "gpus": [uuid_of(0), uuid_of(1)]}
     assert sheet["hardware"] == {"driver": "570.124.06", "gpus": ["NVIDIA Double"] * 2}
@@ -97,8 +106,8 @@ def test_what_a_card_does_not_support_is_none_and_no_failure(cards, watch):
     bare = watch().ask()["cards"][0]
     assert bare["trusted"]
     told = {key for key, value in bare.items() if value is not None}
-    silent = {"memory_total_mib", "memory_used_mib", "last_xid", *FULL} - {"power_mw", "power_cap_mw"}
-    assert told.isdisjoint({*silent, "power_w", "power_cap_w"})
+    silent = {"memory_total_mib", "memory_used_mib", "last_xid", "pages_retired", "power_w", "power_cap_w", *FULL}
+    assert told.isdisjoint(silent)
 
 
 def test_which_cards_are_near_each_other(cards, watch):
@@ -181,6 +190,48 @@ def test_a_desktop_is_no_stranger_while_it_is_small(cards, watch, stranger):
     first, second = watch().ask()["gpus"]
     assert first["foreign"] == []
     assert len(second["foreign"]) == 1
+
+
+@pytest.fixture
+def mps_server() -> Iterator[int]:
+    """A process that is called like NVIDIA's."""
+    words = ["nvidia-cuda-mps-server", "-c", "import sys; sys.stdin.read()"]
+    process = subprocess.Popen(words, executable=sys.executable, stdin=subprocess.PIPE)
+    yield process.pid
+    process.communicate()
+
+
+def test_the_server_of_mps_is_no_stranger_and_its_clients_are_whose_they_are(cards, watch, stranger, mps_server):
+    cards.show(
+        *card_lines(0, 6_100),
+        f"process 0 {mps_server} 60",
+        f"process 0 {stranger} 4000 mps",
+        f"process 0 {os.getpid()} 2000 mps",
+    )
+    sheet = watch().ask(ours=[os.getpid()], held=[uuid_of(0)])
+    told = {process["pid"]: (process["mps"], process["ours"]) for process in sheet["cards"][0]["processes"]}
+    assert told == {mps_server: ("server", False), stranger: ("client", False), os.getpid(): ("client", True)}
+    (sentence,) = sheet["gpus"][0]["foreign"]
+    assert sentence.startswith(f"pid {stranger} (")
+    assert sentence.endswith("MPS client) holds 4000 MiB")
+
+
+def test_a_server_of_mps_that_holds_memory_holds_that_of_its_clients(cards, watch, mps_server):
+    # Before Volta only the server is listed: on the card that we hold for our engines, elsewhere for others'.
+    cards.show(*card_lines(0, 9_000), *card_lines(1, 9_000), *(f"process {n} {mps_server} 8900" for n in (0, 1)))
+    ours, others = watch().ask(held=[uuid_of(0)])["gpus"]
+    assert ours["foreign"] == []
+    (sentence,) = others["foreign"]
+    assert "(nvidia-cuda-mps-server" in sentence
+    assert sentence.endswith("MPS server) holds 8900 MiB")
+
+
+def test_a_card_in_mig_mode_cannot_be_used_and_the_others_can(cards, watch):
+    # Who may not see the instances may not see the memory either.
+    cards.show(*card_lines(0, mig=1), *card_lines(1, mig=0), "fail nvmlDeviceGetMemoryInfo_v2 0 4")
+    cut, whole = watch().ask()["cards"]
+    assert (cut["mig"], cut["trusted"], whole["mig"], whole["trusted"]) == (True, False, False, True)
+    assert cut["why"].startswith("it is in MIG mode, and parts of a card are not leased: `nvidia-smi -i 0 -mig 0`")
 
 
 def test_in_a_container_the_hosts_pids_are_judged_by_memory_and_it_says_so(cards, watch, stranger):
@@ -395,3 +446,43 @@ def test_the_hosts_memory_and_disk(tmp_path):
     assert 0 < host.ram_available_bytes <= host.ram_total_bytes
     assert host.disk_free_bytes is not None
     assert look_at_host(tmp_path / "gone").disk_free_bytes is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"memory.max": "64000000", "memory.current": "60000000", "memory.stat": CACHE},
+        {
+            "memory/memory.limit_in_bytes": "64000000",
+            "memory/memory.usage_in_bytes": "60000000",
+            "memory/memory.stat": f"active_file 1\ninactive_file 1\n{V1_CACHE}",
+        },
+    ],
+)
+def test_in_a_container_its_own_limit_is_what_there_is(tmp_path, files):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    host = look_at_host(tmp_path, tmp_path)
+    assert host.ram_limit_bytes == 64_000_000
+    # 60 MB are charged, and 30 MB of those are files, which make room.
+    assert host.ram_available_bytes == 34_000_000
+    assert host.ram_total_bytes == look_at_host(tmp_path).ram_total_bytes
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"memory.max": "max", "memory.current": "60000000"},
+        {"memory/memory.limit_in_bytes": "9223372036854771712", "memory/memory.usage_in_bytes": "60000000"},
+        {"memory.max": "64000000"},  # what is charged cannot be read: nothing is made up
+    ],
+)
+def test_without_a_limit_there_is_what_the_host_has(tmp_path, files):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    host = look_at_host(tmp_path, tmp_path)
+    assert host.ram_limit_bytes is None
+    assert host.ram_available_bytes > 64_000_000

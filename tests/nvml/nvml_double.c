@@ -5,7 +5,7 @@
  *   driver 570.124.06
  *   card 0 GPU-aaaa                      a card and its UUID; NVML's indices follow the order of these lines
  *   set 0 name NVIDIA H200               a property (see the getters); one that is not there is NOT_SUPPORTED
- *   process 0 4711 2048                  pid and MiB on card 0; MiB `-`: not told; a fourth word `graphics`
+ *   process 0 4711 2048                  pid and MiB on card 0; MiB `-`: not told; a fourth word `graphics` or `mps`
  *   link 0 3 1                           NVLink 3 of card 0 leads to card 1; `switch`: to an NVSwitch
  *   level 0 1 10                         what the two have in common on PCIe (nvmlGpuTopologyLevel_t)
  *   xid 0 79                             one Xid event; each line is delivered once
@@ -218,7 +218,7 @@ Result nvmlDeviceGetMemoryInfo_v2(Device device, Memory *memory) {
 
 typedef struct { unsigned pid; Bytes used; unsigned gpu_instance, compute_instance; } Process;
 
-static Result processes(Device device, const char *function, int graphics, unsigned *count, Process *into) {
+static Result processes(Device device, const char *function, const char *wanted, unsigned *count, Process *into) {
     World world;
     char words[WIDTH], used[32], kind[32];
     const char *line;
@@ -227,8 +227,8 @@ static Result processes(Device device, const char *function, int graphics, unsig
     if (result != OK) return result;
     snprintf(words, sizeof words, "process %d", number_of(device));
     for (int i = 0; (line = find(&world, words, i)); i++) {
-        int read = sscanf(line, "%u %31s %31s", &pid, used, kind);
-        if ((read == 3) != graphics) continue;
+        if (sscanf(line, "%u %31s %31s", &pid, used, kind) < 3) *kind = 0;
+        if (strcmp(kind, wanted)) continue;
         if (found < room && into) {
             into[found].pid = pid;
             into[found].used = *used == '-' ? (Bytes)-1 : (Bytes)strtoull(used, NULL, 10) << 20;
@@ -241,11 +241,15 @@ static Result processes(Device device, const char *function, int graphics, unsig
 }
 
 Result nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, Process *into) {
-    return processes(device, __func__, 0, count, into);
+    return processes(device, __func__, "", count, into);
 }
 
 Result nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned *count, Process *into) {
-    return processes(device, __func__, 1, count, into);
+    return processes(device, __func__, "graphics", count, into);
+}
+
+Result nvmlDeviceGetMPSComputeRunningProcesses_v3(Device device, unsigned *count, Process *into) {
+    return processes(device, __func__, "mps", count, into);
 }
 
 Result nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor) {
@@ -298,7 +302,28 @@ Result nvmlDeviceGetTotalEccErrors(Device device, unsigned error, unsigned count
 Result nvmlDeviceGetRemappedRows(Device device, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
                                  unsigned *failed) {
     *corrected = *uncorrected = *failed = 0;
+    number(device, __func__, "rows_failed", failed);
     return number(device, __func__, "rows_pending", pending);
+}
+
+Result nvmlDeviceGetRetiredPages(Device device, unsigned cause, unsigned *count, Bytes *addresses) {
+    unsigned found = 0, room = *count;
+    Result result = number(device, __func__, cause ? "pages_double" : "pages_single", &found);
+    if (result != OK) return result;
+    *count = found;
+    if (found > room) return TOO_SMALL;
+    for (unsigned i = 0; i < found && addresses; i++) addresses[i] = (Bytes)i << 12;
+    return OK;
+}
+
+Result nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned *pending) {
+    return number(device, __func__, "pages_pending", pending);
+}
+
+Result nvmlDeviceGetMigMode(Device device, unsigned *current, unsigned *pending) {
+    Result result = number(device, __func__, "mig", current);
+    *pending = *current;
+    return result;
 }
 
 /* --- topology --- */

@@ -14,6 +14,7 @@ class Process:
     pid: int
     memory_mib: int | None
     graphics: bool = False  # a desktop's context: it draws, it does not compute
+    mps: str | None = None  # `server`: of the Multi-Process Service; `client`: it computes through one
     visible: bool = True  # False: there is no such pid here
     user: str | None = None
     command: str | None = None  # the program and what it runs; its other arguments may be secrets
@@ -24,7 +25,7 @@ class Process:
     def sentence(self) -> str:
         """Who it is and what it holds."""
         words = [self.command or "a process that cannot be looked at"] if self.visible else ["not visible from here"]
-        words += [word for word in (self.user, self.container) if word]
+        words += [word for word in (self.user, self.container, self.mps and f"MPS {self.mps}") if word]
         memory = "memory that NVML does not tell" if self.memory_mib is None else f"{self.memory_mib} MiB"
         return f"pid {self.pid} ({', '.join(words)}) holds {memory}"
 
@@ -52,6 +53,10 @@ class Card:
     ecc_corrected: int | None = None  # since the driver was loaded
     ecc_uncorrected: int | None = None
     rows_pending: bool | None = None  # rows of bad memory wait for a reset to be replaced
+    rows_failed: bool | None = None  # a row could not be replaced: the card has no spare ones left there
+    pages_retired: int | None = None  # before Ampere: bad pages that are not used any more
+    pages_pending: bool | None = None  # … and that still are, until a reset
+    mig: bool | None = None  # cut into instances, which have UUIDs of their own
     last_xid: int | None = None  # newest Xid error since the daemon looks
     nvlink: tuple[str, ...] = ()  # reached over NVLink, direct or through an NVSwitch
     switch: tuple[str, ...] = ()  # behind the same PCIe switch

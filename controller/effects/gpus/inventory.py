@@ -19,7 +19,7 @@ from .reader import Reader
 
 _ABSENT_POLL_S = 30.0  # where there is no driver one may be loaded, but not every other second
 _REOPEN_S = 30.0  # a lost card comes back only to who opens NVML anew, and that is not free
-_TOPOLOGY_S = 60.0
+_SELDOM_S = 60.0
 _HURRY_S = 0.25  # between two readings while somebody waits for one
 _PATIENCE_S = 10.0  # for the first answer: a driver without persistence mode takes that long on many cards
 _GLANCE_S = 2.0
@@ -92,18 +92,18 @@ class NvmlInventory:
 
     def _run(self) -> None:
         reader = Reader(self._calls)
-        opened_at_s = topology_at_s = None
+        opened_at_s = seldom_at_s = None
         while not self._stop.is_set():
             try:
                 now_s = Clock.boot_s()
                 if opened_at_s is None:
                     reader.open()
-                    opened_at_s = topology_at_s = now_s
-                elif topology_at_s is None or now_s - topology_at_s > _TOPOLOGY_S:
-                    reader.read_topology()
-                    topology_at_s = now_s
+                    opened_at_s = seldom_at_s = now_s
+                elif seldom_at_s is None or now_s - seldom_at_s > _SELDOM_S:
+                    reader.read_seldom()
+                    seldom_at_s = now_s
                 cards = reader.read()
-                if not all(card.trusted for card in cards) and now_s - opened_at_s > _REOPEN_S:
+                if any(not card.trusted and not card.mig for card in cards) and now_s - opened_at_s > _REOPEN_S:
                     opened_at_s = None
                 # Not the time after: an answer that took long says what was, not what is.
                 self._reading = _Reading(cards, reader.driver, now_s, why="")

@@ -16,7 +16,8 @@ def judge(
 ) -> tuple[Card, ...]:
     """`ours`: pids of our attempts; `held`: cards that one of our attempts holds; `contained`: pids may be the host's.
 
-    A stranger on a held card is found by pid alone: memory there is ours until the lease is given back.
+    A stranger on a held card is found by pid alone: memory there is ours until the lease is given back. So is what the
+    server of MPS holds there, for cards before Volta count its clients' memory as its own.
     """
     by_memory = contained and any(not process.visible for card in cards for process in card.processes)
     if by_memory:
@@ -26,7 +27,11 @@ def judge(
 
 def _by_pid(card: Card, ours: Collection[int], held: bool) -> Card:
     processes = tuple(replace(process, ours=process.pid in ours) for process in card.processes)
-    strangers = [process for process in processes if not process.ours and _computes(process)]
+    strangers = [
+        process
+        for process in processes
+        if not process.ours and _computes(process) and not (held and process.mps == "server")
+    ]
     foreign = [process.sentence for process in strangers]
     if not held:
         foreign += _unnamed(card, processes)
@@ -45,8 +50,8 @@ def _sum(sizes_mib: Iterable[int | None]) -> int | None:
 
 
 def _computes(process: Process) -> bool:
-    """A desktop that draws is let be, while it is small."""
-    return not process.graphics or (process.memory_mib or 0) > IDLE_MIB
+    """A desktop that draws, and a server of MPS that nobody uses, are let be while they are small."""
+    return not (process.graphics or process.mps == "server") or (process.memory_mib or 0) > IDLE_MIB
 
 
 def _unnamed(card: Card, processes: tuple[Process, ...]) -> Iterator[str]:

@@ -51,6 +51,11 @@ def command_of(pid: int) -> str | None:
     return str(sendable(" ".join(words)))[:_COMMAND_LENGTH]
 
 
+def is_mps_server(command: str | None) -> bool:
+    """Whether this is NVIDIA's Multi-Process Service, through which other processes use the card."""
+    return command is not None and command.split(" ")[0] == "nvidia-cuda-mps-server"
+
+
 def _script(argv: list[str]) -> list[str]:
     if not _INTERPRETERS.fullmatch(Path(argv[0]).name) or len(argv) < 2:
         return []

@@ -20,6 +20,7 @@ class Reader:
         self._calls = calls
         self._nvlink: Near = {}
         self._switches: Near = {}
+        self._pages_retired: dict[str, int | None] = {}
         self._known: dict[str, Card] = {}  # every card that was ever read, as it was last
         self._xids: dict[str, int] = {}
         self._events: Any = None
@@ -36,15 +37,16 @@ class Reader:
         calls.call("nvmlInit")
         self.driver = str(calls.call("nvmlSystemGetDriverVersion"))
         self._events = self._watch_xids()
-        self.read_topology()
+        self.read_seldom()
 
-    def read_topology(self) -> None:
-        """Who is near whom; slow on large boxes, and changes only when a link breaks."""
+    def read_seldom(self) -> None:
+        """Who is near whom, and which memory was given up: slow on large boxes, and changes when something breaks."""
         handles: dict[str, Any] = {}
         for handle in self._handles():
             with contextlib.suppress(CardLostError, self._calls.nvml.NVMLError):
                 handles[str(self._calls.must("UUID", handle))] = handle
         try:
+            self._pages_retired = {uuid: self._count_pages(handle) for uuid, handle in handles.items()}
             self._nvlink, self._switches = read_nvlink(self._calls, handles), read_switches(self._calls, handles)
         except CardLostError:  # its reading says so; the others keep what was known of them
             return
@@ -78,7 +80,11 @@ class Reader:
         nvml = self._calls.nvml
         try:
             handle = self._handle(index)
-            return self._fields(str(self._calls.must("UUID", handle)), index, handle)
+            uuid = str(self._calls.must("UUID", handle))
+            mig = self._calls.ask("MigMode", handle)
+            if mig is not None and mig[0] == nvml.NVML_DEVICE_MIG_ENABLE:
+                return self._cut(uuid, index, handle)
+            return replace(self._fields(uuid, index, handle), mig=None if mig is None else False)
         except nvml.NVMLError_Uninitialized:
             raise  # that is no card's fault: NVML has to be opened anew
         except (CardLostError, nvml.NVMLError) as error:
@@ -88,6 +94,27 @@ class Reader:
         """What was last known of the card at this index."""
         known = [card for card in self._known.values() if card.index == index]
         return known[-1] if known else Card(f"unreadable-{index}", index)
+
+    def _cut(self, uuid: str, index: int, handle: Any) -> Card:
+        """A card in MIG mode: memory and processes are its instances', and not told to everybody."""
+        return Card(
+            id=uuid,
+            index=index,
+            name=str(self._calls.ask("Name", handle) or ""),
+            compute_capability=self._calls.ask("CudaComputeCapability", handle),
+            mig=True,
+            trusted=False,
+            why=f"it is in MIG mode, and parts of a card are not leased: `nvidia-smi -i {index} -mig 0` makes it whole",
+        )
+
+    def _count_pages(self, handle: Any) -> int | None:
+        nvml = self._calls.nvml
+        causes = (
+            nvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+            nvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+        )
+        told = [self._calls.ask("RetiredPages", handle, cause) for cause in causes]
+        return None if None in told else sum(map(len, told))
 
     def _fields(self, uuid: str, index: int, handle: Any) -> Card:
         ask, nvml = self._calls.ask, self._calls.nvml
@@ -116,6 +143,9 @@ class Reader:
             ecc_corrected=self._ecc_errors(handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
             ecc_uncorrected=self._ecc_errors(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
             rows_pending=_yes(rows[2]) if rows else None,
+            rows_failed=_yes(rows[3]) if rows else None,
+            pages_retired=self._pages_retired.get(uuid),
+            pages_pending=_yes(ask("RetiredPagesPendingStatus", handle)),
             last_xid=self._xids.get(uuid),
             nvlink=self._nvlink.get(uuid, ()),
             switch=self._switches.get(uuid, ()),
@@ -135,13 +165,16 @@ class Reader:
         computing = self._calls.supported("ComputeRunningProcesses", handle)
         if computing is None:  # a driver before 510 has the second version only
             computing = self._calls.supported("ComputeRunningProcesses_v2", handle) or []
+        clients = self._calls.ask("MPSComputeRunningProcesses", handle) or []
         drawing = self._calls.ask("GraphicsRunningProcesses", handle) or []
-        seen = {process.pid for process in computing}
-        for process in computing:
-            yield _explained(process, graphics=False)
-        for process in drawing:
-            if process.pid not in seen:
-                yield _explained(process, graphics=True)
+        through_mps = {process.pid for process in clients}
+        listed: dict[int, Process] = {}
+        # One process may be in several lists: who draws may compute too, and clients of MPS are in one or two.
+        for found, graphics in ((computing, False), (clients, False), (drawing, True)):
+            for one in found:
+                if one.pid not in listed:
+                    listed[one.pid] = _explained(one, graphics=graphics, client=one.pid in through_mps)
+        yield from listed.values()
 
     def _watch_xids(self) -> Any:
         """An event set that hears of Xid errors; None where there are no events."""
@@ -165,17 +198,19 @@ class Reader:
                 self._xids[str(self._calls.must("UUID", event.device))] = int(event.eventData)
 
 
-def _explained(process: Any, *, graphics: bool) -> Process:
+def _explained(process: Any, *, graphics: bool, client: bool) -> Process:
     pid = int(process.pid)
     memory_mib = None if process.usedGpuMemory is None else int(process.usedGpuMemory) >> 20
     if not people.is_visible(pid):
-        return Process(pid, memory_mib, graphics, visible=False)
+        return Process(pid, memory_mib, graphics, "client" if client else None, visible=False)
+    command = people.command_of(pid)
     return Process(
         pid,
         memory_mib,
         graphics,
+        "server" if people.is_mps_server(command) else "client" if client else None,
         user=people.user_of(pid),
-        command=people.command_of(pid),
+        command=command,
         container=people.container_of(pid),
     )
 
