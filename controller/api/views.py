@@ -9,6 +9,7 @@ from ..config import Config
 from ..core.cards import holders
 from ..core.dark import dark_parts, way_home
 from ..core.records import Attempt, Release, Rollout, Seat, State
+from ..core.route import HoldSeen
 from ..core.seen import Seen
 
 SCHEMA = 1
@@ -134,6 +135,7 @@ def front_door(state: State, seen: Seen | None, config: Config) -> dict[str, Any
         "preview": config.preview,
         "mode": door.mode.value if door else None,
         "held": door.held if door else 0,
+        "hold": asdict(door.hold if door else HoldSeen()),
         "slots": slots,
         "traffic": {
             name: {

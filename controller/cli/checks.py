@@ -181,7 +181,7 @@ _OTHER_RANGE = "set `instance_ports` to a range that nobody else uses"
 def gpus(config: Config, status: Status_ | None, runs: Runs) -> Check:
     if status is not None and status["gpus"]:
         foreign = [text for gpu in status["gpus"] for text in gpu["foreign"]]
-        distrusted = [f"{gpu['index']} ({gpu['why']})" for gpu in status["gpus"] if not gpu["trusted"]]
+        distrusted = [f"{gpu['index']} ({gpu.get('why', '')})" for gpu in status["gpus"] if not gpu["trusted"]]
         return _gpus(f"{len(status['gpus'])} known to the daemon", foreign, distrusted)
     inventory = open_inventory(config.gpus)
     try:

@@ -129,11 +129,11 @@ def _warnings(cards: list[Document]) -> Iterator[str]:
     """Bad memory that is still in use, or that cannot be replaced: somebody has to do something."""
     for card in cards:
         reset = f"wait for a reset (`nvidia-smi -i {card['index']} -r`, with nothing on it): until then they are used"
-        if card["rows_pending"]:
+        if card.get("rows_pending"):
             yield f"GPU {card['index']}: bad rows of memory {reset}"
-        if card["pages_pending"]:
+        if card.get("pages_pending"):
             yield f"GPU {card['index']}: bad pages of memory {reset}"
-        if card["rows_failed"]:
+        if card.get("rows_failed"):
             yield f"GPU {card['index']}: bad rows of memory could not be replaced: the card is to be exchanged"
 
 
@@ -145,10 +145,10 @@ def _notes(cards: list[Document]) -> Iterator[str]:
             words.append(f"Xid {card['last_xid']} since the daemon looks (`dmesg` has its text)")
         if card["ecc_uncorrected"]:
             words.append(f"{card['ecc_uncorrected']} uncorrected memory errors since the driver was loaded")
-        if card["pages_retired"]:
+        if card.get("pages_retired"):
             words.append(f"{card['pages_retired']} bad pages of memory are retired (with 60 it is to be exchanged)")
-        if servers := [process["pid"] for process in card["processes"] if process["mps"] == "server"]:
-            clients = sum(process["mps"] == "client" for process in card["processes"])
+        if servers := [process["pid"] for process in card["processes"] if process.get("mps") == "server"]:
+            clients = sum(process.get("mps") == "client" for process in card["processes"])
             words.append(f"MPS serves it (pid {servers[0]}), clients: {clients}")
         if card["persistence"] is False:
             words.append("persistence mode is off: the first start on it waits for the driver")
@@ -162,9 +162,9 @@ def _host(host: Document) -> str:
         if host["disk_free_bytes"] is not None
         else f"; {host['disk_path']} cannot be looked at"
     )
-    available, total, limit = (_gib(host[f"ram_{what}_bytes"] or 0) for what in ("available", "total", "limit"))
+    available, total, limit = (_gib(host.get(f"ram_{what}_bytes") or 0) for what in ("available", "total", "limit"))
     memory = f"{available} of {total} GiB of memory available"
-    if host["ram_limit_bytes"] is not None:
+    if host.get("ram_limit_bytes") is not None:
         memory = f"{available} of {limit} GiB of memory available, this container's limit (the host has {total})"
     return f"host: {memory}{swap if host['swap_total_bytes'] else ''}{disk}"
 

@@ -93,14 +93,33 @@ def _door(status: Document) -> Text:
     door = status["front_door"]
     if not door["alive"]:
         return Text(f"does not answer on {door['public']}: {door['why']}", style="bold red")
-    held = f", {door['held']} requests held" if door["held"] else ""
-    text = Text(f"{door['public']} {door['mode']}{held}, preview {door['preview']}, pid {door['pid']}")
+    text = Text(f"{door['public']} {door['mode']}, preview {door['preview']}, pid {door['pid']}")
+    if held := hold_line(door["held"], door.get("hold", {})):
+        text.append(f"\n{held}", "yellow" if door["held"] else "dim")
     for slot in door["slots"]:
         state = slot["state"] if slot["up"] or slot["state"] == "maint" else f"{slot['state']}, down"
         style = "green" if slot["up"] and slot["state"] == "ready" else "yellow"
         text.append(f"\n{slot['backend']:<7} slot {slot['number']:<2} {slot['attempt']}  ")
         text.append(state, style).append(f"  {slot['in_flight']} in flight")
     return text
+
+
+_ENDS = {
+    "released": "went on",
+    "timed_out": "waited too long",
+    "left": "left while waiting",
+    "refused": "were sent away when it refused",
+    "full": "found it full",
+}
+
+
+def hold_line(waiting: int, hold: Document) -> str:
+    """Who waits, and how waits ended since the front door's process began; empty where nobody ever did."""
+    ends = ", ".join(f"{hold[key]} {words}" for key, words in _ENDS.items() if hold.get(key))
+    now = f"{waiting} held, the first for {span(hold.get('oldest_s'))}" if waiting else "nobody held now"
+    if not waiting and not ends:
+        return ""
+    return f"{now}; of those before, {ends}" if ends else now
 
 
 def _gpus(status: Document) -> RenderableType:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from controller.cli.draw_rollout import draw_history
-from controller.cli.draw_status import draw_status
+from controller.cli.draw_status import draw_status, hold_line
 from controller.cli.follow import tell_end
 from controller.cli.outcome import exit_code_of, sentence_of
 from controller.cli.reporters import Lines
@@ -115,6 +115,16 @@ def test_four_cards_fit_a_terminal_of_80_columns(width, rows):
     tops = [line for line in lines if "GPU" in line]
     assert [len(tops), sum(line.count("GPU") for line in tops)] == [rows, 4]
     assert max(len(line) for line in lines) <= width
+
+
+def test_who_waits_at_the_front_door_and_who_waited_is_one_line():
+    none = {"oldest_s": 0.0, "released": 0, "timed_out": 0, "left": 0, "refused": 0, "full": 0}
+    assert hold_line(0, none) == ""
+    assert hold_line(3, {**none, "oldest_s": 12.0}) == "3 held, the first for 12 s"
+    ended = {**none, "released": 40, "timed_out": 2, "left": 1}
+    line = "nobody held now; of those before, 40 went on, 2 waited too long, 1 left while waiting"
+    assert hold_line(0, ended) == line
+    assert hold_line(1, ended).startswith("1 held, the first for ")
 
 
 def test_an_end_that_has_more_to_say_tells_where():

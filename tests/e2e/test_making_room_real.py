@@ -25,6 +25,9 @@ def test_a_swap_loses_no_request_and_its_dark_time_is_told_in_parts(stage, make,
     done = stage.finish(stage.propose(two, "two.yaml", gates=profile, strategy="swap"))
     assert done["phase"] == "promoted", done["why"]
     assert done["plan"]["strategy"] == "swap"
+    hold = stage.get("/v1/status")["front_door"]["hold"]
+    assert hold["released"] > 0
+    assert (hold["timed_out"], hold["full"]) == (0, 0)
     bad = stage.finish(
         stage.propose(
             make("bad", "--fault", "dies-loading", instances=whole), "bad.yaml", gates=profile, strategy="swap"
