@@ -18,7 +18,7 @@ def alarms(state: State, seen: Seen) -> list[str]:
         if process.life is Life.STRAYS and state.attempts[name].state is AttemptState.READY
     ]
     found += [
-        f"{gpu} is quarantined: {closed.why}; look at `cutover gpus`, then `cutover uncordon {gpu}`"
+        f"{gpu} is quarantined: {closed.why}; {_way_out(gpu, unseen=closed.unseen)}"
         for gpu, closed in state.closed.items()
         if not closed.by
     ]
@@ -54,3 +54,9 @@ def _slow_stops(state: State, seen: Seen) -> list[str]:
             cards = ", ".join(attempt.gpus) or "no card"
             late.append(f"{attempt.id} does not end since {since_s:.0f} s (shim pid {attempt.pid}) and holds {cards}")
     return late
+
+
+def _way_out(gpu: str, *, unseen: bool) -> str:
+    if unseen:
+        return "look at `cutover gpus` and `dmesg`; it can be had again by itself once it is there"
+    return f"look at `cutover gpus`, then `cutover uncordon {gpu}`"

@@ -11,6 +11,8 @@ from controller.core.records import AttemptState, Closed, Phase
 from controller.core.seen import Life
 from controller.core.table import IllegalMove
 
+BY_ITSELF = "it can be had again by itself once it is there"
+
 
 @pytest.fixture
 def swapped(box, release):
@@ -71,6 +73,8 @@ def test_a_card_that_fell_off_the_bus_is_not_said_to_hold_memory_and_returns_wit
     closed = box.state.closed["gpu-3"]
     assert closed.unseen
     assert closed.why == "gpu-3 is not in the inventory 60 s after one-a-1 was gone"
+    raised = [text for text in alarms(box.state, box.world.observe(box.state)) if "quarantined" in text]
+    assert raised == [f"gpu-3 is quarantined: {closed.why}; look at `cutover gpus` and `dmesg`; {BY_ITSELF}"]
     box.world.gpus = 4
     box.run(lambda: not box.state.closed)
     assert box.finish(swapped) is not Phase.PROMOTED  # it was refused for the card, and live is back
