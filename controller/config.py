@@ -98,6 +98,7 @@ class Config(_Strict):
     swap: Swap = Swap()
     start_s: Seconds = 1200.0
     max_concurrent_starts: Annotated[int, Field(ge=1)] = 1
+    settle_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0  # between one start and the next
     keep_previous_warm: bool = True
     bake: Bake = Bake()
     watch: Watch = Watch()
@@ -122,6 +123,7 @@ class Config(_Strict):
             silent_s=self.watch.silent_s,
             restart_budget=self.watch.restart_budget,
             max_concurrent_starts=self.max_concurrent_starts,
+            settle_s=self.settle_s,
             port_first=int(first),
             port_last=int(last),
             slots=self.slots,

@@ -170,6 +170,7 @@ class Daemon:
 
     def close(self) -> None:
         self.prober.close()
+        self.world.kv_pools.close()
         self.inventory.close()
         self.journal.close()
         self.lock.release()

@@ -41,8 +41,13 @@ def says_port_in_use(run_dir: Path) -> bool:
     return any(PORT_IN_USE.search(_last_bytes(part)) for part in _parts_newest_first(run_dir))
 
 
+def parts_oldest_first(run_dir: Path) -> tuple[Path, ...]:
+    """The files of the log; one that does not exist (yet) is among them."""
+    return tuple(run_dir / f"{shim.LOG}{suffix}" for suffix in (".head", ".1", ""))
+
+
 def _parts_newest_first(run_dir: Path) -> tuple[Path, ...]:
-    return tuple(run_dir / f"{shim.LOG}{suffix}" for suffix in ("", ".1", ".head"))
+    return parts_oldest_first(run_dir)[::-1]
 
 
 def _last_bytes(path: Path) -> bytes:

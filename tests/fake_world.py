@@ -9,7 +9,7 @@ from controller.core import actions as act
 from controller.core.invariants import violations
 from controller.core.records import AttemptState, Instance, Kind, Now, Options, Phase, Release, State
 from controller.core.route import DoorSeen, Mode, Route, Slot, SlotSeen, SlotState, Traffic
-from controller.core.seen import GateSeen, Gpu, Life, ProbeSeen, ProcessSeen, Seen
+from controller.core.seen import GateSeen, Gpu, Life, OnCard, PoolSeen, ProbeSeen, ProcessSeen, Seen
 from controller.loop import Loop
 from controller.store.journal import Journal
 
@@ -27,6 +27,8 @@ class FakeProcess:
     stopping_until: float | None = None
     ttft_s: float = 0.1
     port_conflict: bool = False
+    gpus: tuple[str, ...] = ()
+    memory_mib: int = 8_000  # on each of its cards, while it lives
 
 
 @dataclass
@@ -46,7 +48,10 @@ class FakeWorld:
     door_alive: bool = True
     in_flight: dict[int, int] = field(default_factory=dict)
     foreign: dict[int, str] = field(default_factory=dict)
-    memory_mib: dict[int, int] | None = None  # used per card; None: nobody can tell
+    memory_mib: dict[int, int] | None = None  # used per card besides what processes have; None: nobody can tell
+    kv_tokens: int | None = 100_000  # what engines say of their KV pools
+    reads_logs: bool = True
+    listed: dict[int, tuple[OnCard, ...]] = field(default_factory=dict)  # what NVML names, per card
     untrusted: set[int] = field(default_factory=set)
     gpus_why: str = ""
     traffic: dict[str, Traffic] = field(default_factory=dict)
@@ -78,6 +83,8 @@ class FakeWorld:
             probes=self._probes(state),
             traffic=self.traffic,
             gates=self._gates(state),
+            pids={name: (process.pid,) for name, process in self.processes.items()},
+            kv_pools={name: PoolSeen(self.kv_tokens, "its log") for name in self.processes if self.reads_logs},
             gpus_why=self.gpus_why,
             gpus=self._gpus(),
         )
@@ -107,12 +114,19 @@ class FakeWorld:
                 f"gpu-{n}",
                 n,
                 memory_total_mib=None if self.memory_mib is None else 24_000,
-                memory_used_mib=None if self.memory_mib is None else self.memory_mib.get(n, 0),
+                memory_used_mib=self._used_mib(n),
                 foreign=(self.foreign[n],) if n in self.foreign else (),
                 trusted=n not in self.untrusted,
+                processes=self.listed.get(n),
             )
             for n in range(self.gpus)
         )
+
+    def _used_mib(self, card: int) -> int | None:
+        if self.memory_mib is None:
+            return None
+        loaded = [p for p in self.processes.values() if f"gpu-{card}" in p.gpus and p.life is not Life.EXITED]
+        return self.memory_mib.get(card, 0) + sum(process.memory_mib for process in loaded)
 
     def _slots(self, slots: tuple[Slot, ...]) -> tuple[SlotSeen, ...]:
         named = {slot.number: slot for slot in slots}
@@ -179,7 +193,8 @@ class FakeWorld:
             return act.Outcome(False, self.cannot_start[attempt.instance])
         if action.attempt not in self.processes:
             self.next_pid += 1
-            self.processes[action.attempt] = FakeProcess(self.next_pid, self.clock_s, self.clock_s + self.start_s)
+            ready_s = self.clock_s + self.start_s
+            self.processes[action.attempt] = FakeProcess(self.next_pid, self.clock_s, ready_s, gpus=attempt.gpus)
         pid = self.processes[action.attempt].pid
         return act.Outcome(True, pid=pid, start_ticks=pid * 10)
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 from launch.compat import Finding, Report, unknown_rule
 
+from ..core.verify import CHECKS
 from ..errors import RefusedError, UsageError
 
 
 def require_known(overruled: Mapping[str, str]) -> None:
-    """Raises `UsageError` for a rule that does not exist, or a reason that is none."""
+    """Raises `UsageError` for a rule or a check of starts that does not exist, or a reason that is none."""
     for rule, reason in overruled.items():
         sentence = unknown_rule(rule)
-        if sentence is not None:
+        if sentence is not None and rule not in CHECKS:
             raise UsageError(sentence)
         if not reason.strip():
             raise UsageError(f"to overrule {rule} takes a reason: it stays in the rollout's record")

@@ -63,6 +63,8 @@ def attempt(record: Attempt, seen: Seen | None) -> dict[str, Any]:
         "pid": record.pid,
         "why": record.why,
         "start_s": _difference(record.ready_at_s, record.started_at_s),
+        "kv_tokens": record.kv_tokens,
+        "checks": [asdict(check) for check in record.checks],
         "log_tail": record.log_tail,
         "probe": {
             "ok": probe.ok,

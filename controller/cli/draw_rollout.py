@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.verify import CHECKS
 from .draw_status import attempt_line
 from .outcome import STYLES
 from .reporters import line_of
@@ -74,7 +75,8 @@ def _head(rollout: Document) -> Text:
     if rollout["options"]["note"]:
         text.append(f"\nnote: {rollout['options']['note']}")
     for rule, reason in rollout["options"].get("overruled", {}).items():
-        text.append(f"\npreflight rule {rule} overruled: {reason}", "yellow")
+        kind = "check" if rule in CHECKS else "preflight rule"
+        text.append(f"\n{kind} {rule} overruled: {reason}", "yellow")
     return text
 
 

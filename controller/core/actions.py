@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .records import Attempt, Bake, Closed, Freeze, GateResult, Kind, Options, Release, Seat
+from .records import Attempt, Bake, Checked, Closed, Freeze, GateResult, Kind, Options, Release, Seat
 from .route import Route
 from .table import Event
 
@@ -71,6 +71,15 @@ class AddAttempts(Record):
 @dataclass(frozen=True, slots=True)
 class MarkReady(Record):
     attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChecks(Record):
+    """What was found when this start was looked at."""
+
+    attempt: str
+    checks: tuple[Checked, ...]
+    kv_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)

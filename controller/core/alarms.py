@@ -5,13 +5,14 @@ from __future__ import annotations
 from .records import AttemptState, State
 from .seats import missing_instances
 from .seen import Life, Seen
+from .verify import is_overruled
 
 STOP_SLACK_S = 30.0
 
 
 def alarms(state: State, seen: Seen) -> list[str]:
     """Live instances that nobody starts any more, stops that do not end, engines without a shim, a silent door."""
-    found = [*_live_down(state), *_slow_stops(state, seen)]
+    found = [*_live_down(state), *_misplaced(state), *_slow_stops(state, seen)]
     found += [
         f"the shim of {name} is dead, its engine lives on and its end will not be known: `cutover restart` heals that"
         for name, process in seen.processes.items()
@@ -41,6 +42,18 @@ def _live_down(state: State) -> list[str]:
         f"`cutover show {state.live.rollout}` says why; {way_out}"
         for name in missing_instances(state, state.live)
         if name not in held and name not in by_plan
+    ]
+
+
+def _misplaced(state: State) -> list[str]:
+    """What serves although its start was found wrong: production is not taken down for it."""
+    if state.live is None:
+        return []
+    return [
+        f"live serves, and {check.name} is not as it should be: {check.sentence}"
+        for attempt in state.seat_attempts(state.live)
+        for check in attempt.checks
+        if check.verdict == "fail" and not is_overruled(state.rollouts[attempt.rollout], check.name)
     ]
 
 

@@ -47,7 +47,7 @@ def gates_s(state: State, release: str, profile: tuple[object, ...]) -> float | 
 
 def _passed_all(rollout: Rollout) -> bool:
     """A gate that stopped early at a failure says nothing about how long a good run takes."""
-    return len({r.index for r in rollout.gates if r.verdict == "pass"}) == len(rollout.profile)
+    return len({r.index for r in rollout.gates if r.verdict == "pass" and r.index >= 0}) == len(rollout.profile)
 
 
 def _longest(values: Iterable[float]) -> float | None:

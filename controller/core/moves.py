@@ -25,6 +25,7 @@ from .records import (
     State,
 )
 from .table import Event, IllegalMove, follow
+from .verify import check_results
 
 
 def with_rollout(state: State, rollout: Rollout) -> State:
@@ -198,6 +199,18 @@ def _mark_ready(state: State, action: act.MarkReady, now: Now, why: str) -> Stat
     attempt = attempt_of(state, action.attempt, AttemptState.STARTING)
     ready = replace(rest(attempt, AttemptState.READY, now, why), ready_at_s=now.boot_s)
     return _lit(expose_live(with_attempt(state, ready)), now)
+
+
+def _record_checks(state: State, action: act.RecordChecks, now: Now, why: str) -> State:  # noqa: ARG001
+    attempt = attempt_of(state, action.attempt, AttemptState.READY)
+    if attempt.checks:
+        raise IllegalMove(f"attempt {attempt.id} was looked at already")
+    state = with_attempt(state, replace(attempt, checks=action.checks, kv_tokens=action.kv_tokens))
+    rollout = rollout_of(state, attempt.rollout)
+    if rollout.ended_wall_s is not None:
+        return state  # an instance of live that was started again: its own record says it
+    results = check_results(rollout, attempt.id, action.checks, action.kv_tokens)
+    return with_rollout(state, replace(rollout, gates=(*rollout.gates, *results)))
 
 
 def _lit(state: State, now: Now) -> State:
@@ -411,6 +424,7 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.TakeLease: _take_lease,
     act.AddAttempts: _add_attempts,
     act.MarkReady: _mark_ready,
+    act.RecordChecks: _record_checks,
     act.Retire: _retire,
     act.Recall: _recall,
     act.MarkGone: _mark_gone,

@@ -29,6 +29,7 @@ class Policy:
     restart_budget: int = 5  # starts of one live instance …
     restart_window_s: float = 600.0  # … within that time
     max_concurrent_starts: int = 1  # loading models together has collapsed power supplies (field notes §1)
+    settle_s: float = 0.0  # … and the next one waits that long after the last was ready, or given up
     port_first: int = 18000
     port_last: int = 18999
     port_block: int = 10

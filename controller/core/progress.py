@@ -17,6 +17,7 @@ from .room import Strategy
 from .seats import all_ready, ask_to_leave, heard_since, is_fresh, missing_instances, move, new_attempts
 from .seen import Seen
 from .table import DEADLINE_S, Event
+from .verify import unverified, what_is_wrong
 
 PORT_TRIES = 8  # blocks of ports that are looked at for one instance
 GATE_TRIES = 2  # an inconclusive gate gets one more try
@@ -26,7 +27,7 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     """How long the rollout may stay in its phase."""
     base_s = DEADLINE_S[rollout.phase]
     release = state.releases[(rollout.target.release if rollout.target else None) or rollout.release]
-    starts_s = (release.start_timeout_s or policy.start_s) * len(release.instances)
+    starts_s = ((release.start_timeout_s or policy.start_s) + policy.settle_s) * len(release.instances)
     # Whoever makes room drains first, and then has its grace.
     makes_room = rollout.planned("gives_way") or any(a.gave_way_to == rollout.id for a in state.attempts.values())
     grace_s = max((r.stop_grace_s for r in state.releases.values()), default=0.0)
@@ -158,10 +159,14 @@ def _died(rollout: Rollout, state: State) -> str | None:
 
 
 def gating(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    if wrong := what_is_wrong(state, rollout.seat):
+        return move(rollout, Event.GATE_FAILED, f"check {wrong.name}: {wrong.sentence}")
     if rollout.gate is not None:
         return _await_gate(rollout, state, seen)
     if died := _died(rollout, state):
         return move(rollout, Event.BROKEN, died)
+    if unverified(state, rollout.seat):
+        return None  # cards that are shared, or not used, would make every measurement of the gates worthless
     for index, step in enumerate(rollout.profile):
         results = [r for r in rollout.gates if r.index == index]
         if not results:
@@ -182,7 +187,8 @@ def gating(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
 
 def _passed(rollout: Rollout) -> str:
     """``health, smoke; observed: latency (fail)``: what only observed and did not pass is not said to have passed."""
-    passed = ", ".join(dict.fromkeys(r.gate for r in rollout.gates if r.verdict == "pass")) or "no gate"
+    asked = [r for r in rollout.gates if r.index >= 0]
+    passed = ", ".join(dict.fromkeys(r.gate for r in asked if r.verdict == "pass")) or "no gate"
     observed = ", ".join(f"{r.gate} ({r.verdict})" for r in rollout.gates if r.observe and r.verdict != "pass")
     return f"{passed}; observed: {observed}" if observed else passed
 
@@ -261,7 +267,9 @@ def completing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> De
             return move(rollout, Event.BROKEN, taken)
         attempts = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, *rest)
         return Decision(act.AddAttempts(attempts), f"their cards are free: {', '.join(rest)} follows")
-    if not all_ready(state, rollout.seat):
+    if wrong := what_is_wrong(state, rollout.seat):
+        return move(rollout, Event.BROKEN, f"check {wrong.name}: {wrong.sentence}")
+    if not all_ready(state, rollout.seat) or unverified(state, rollout.seat):
         return None
     since_s = max(a.ready_at_s or 0.0 for a in state.seat_attempts(rollout.seat))
     if is_fresh(seen.probes.get("public"), seen, policy.probe_fresh_s, since_s):

@@ -116,6 +116,15 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found when a start was looked at: see `core.verify`."""
+
+    name: str
+    verdict: str  # pass | fail | inconclusive
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One start of one instance; owns a run directory and, until it is stopped, its GPUs, ports and slot."""
 
@@ -148,6 +157,8 @@ class Attempt:
     why: str = ""  # the last sentence about it
     log_tail: str = ""  # of an attempt that failed
     memory_before_mib: Mapping[str, int] = field(default_factory=dict)  # card → used before it started
+    kv_tokens: int | None = None  # room of its KV pool, as its engine said
+    checks: tuple[Checked, ...] = ()  # of its place on the box, made once, when it was ready
 
     @property
     def holds(self) -> bool:
@@ -165,7 +176,7 @@ class GateResult:
     """One finished gate run."""
 
     gate: str
-    index: int  # of the step in the profile
+    index: int  # of the step in the profile; -1: a check of a start (`core.verify`), which no profile asks for
     run: str
     verdict: str  # pass | fail | inconclusive | error
     sentence: str
@@ -213,7 +224,7 @@ class Options:
     strategy: str = "auto"  # or the one that somebody wants: blue-green | rolling | swap
     plan_digest: str | None = None
     note: str = ""
-    overruled: Mapping[str, str] = field(default_factory=dict)  # preflight rule that refused → why it may go on
+    overruled: Mapping[str, str] = field(default_factory=dict)  # preflight rule or check of a start → reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ from .rules_attempts import (
 from .rules_live import comes_back, give_up_start, retire_silent, revive_live
 from .seats import move
 from .seen import Seen
+from .settle import settling
 from .table import Event
+from .verify import verify_ready
 
 Rule = Callable[[State, Seen, Policy], Decision | None]
 
@@ -196,6 +198,7 @@ RULES: tuple[Rule, ...] = (
     retire_silent,
     give_up_start,
     revive_live,
+    verify_ready,
     honour_abort,
     enforce_deadline,
     advance,
@@ -228,6 +231,8 @@ def at_rest(state: State, seen: Seen, policy: Policy) -> str:
             heard = f"{probe.layer}, {probe.sentence}" if probe else "not heard yet"
             since_s = seen.now.boot_s - loading[0].state_since_s
             return f"{about}: {loading[0].id} loads for {since_s:.0f} s ({heard})"
+        if settles := settling(state, seen, policy):
+            return f"{about}: {settles}"
         return f"{about}: {active.why}"
     frozen = f"; frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze else ""
     serving = f"{state.live.release} is live" if state.live else "nothing is live"

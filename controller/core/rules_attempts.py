@@ -11,6 +11,7 @@ from .records import Attempt, AttemptState, Closed, Seat, State
 from .route import SlotState
 from .seats import is_fresh
 from .seen import Life, ProcessSeen, Seen
+from .settle import settles_for_s
 
 STRAY_GRACE_S = 10.0
 BEGUN = frozenset({AttemptState.STARTING, AttemptState.READY})
@@ -58,8 +59,8 @@ def mark_ready(state: State, seen: Seen, policy: Policy) -> Decision | None:  # 
     return None
 
 
-def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
-    """One instance loads at a time: several together have collapsed a power supply (field notes §1).
+def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """One instance loads at a time, and then `settle_s` pass: several have collapsed a power supply (field notes §1).
 
     An instance of live that has to come back does not wait for a candidate that loads.
     """
@@ -76,6 +77,8 @@ def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None: 
         after = state.releases[attempt.release].instance(attempt.instance).start_after
         loads_a_model = attempt.role != "router"
         if loads_a_model and len(loading) >= policy.max_concurrent_starts:
+            continue
+        if settles_for_s(attempt, state, seen, policy) > 0:
             continue
         if set(after) <= ready:
             cards = ", ".join(attempt.gpus) or "no GPU"

@@ -59,6 +59,22 @@ class GateSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class OnCard:
+    """A process that a card lists."""
+
+    pid: int
+    memory_mib: int | None  # None: NVML does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSeen:
+    """What an engine says of its KV pool."""
+
+    tokens: int | None
+    source: str  # where it says so, or why it is not known
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """One card of the inventory."""
 
@@ -74,6 +90,7 @@ class Gpu:
     why: str = ""  # why it is not trusted
     nvlink: tuple[str, ...] = ()  # ids of cards that NVLink leads to, direct or through an NVSwitch
     switch: tuple[str, ...] = ()  # ids of cards behind the same PCIe switch
+    processes: tuple[OnCard, ...] | None = None  # None: nothing is listed, or pids mean nothing here (a container)
     compute_capability: tuple[int, int] | None = None  # (7, 0) is a V100
 
 
@@ -83,8 +100,11 @@ class Seen:
     door: DoorSeen
     door_tried_s: float | None = None  # when opening it was last tried, so that it is not tried ten times a second
     processes: Mapping[str, ProcessSeen] = field(default_factory=dict)  # by attempt id
+    pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of every process of an attempt, by its id
+    kv_pools: Mapping[str, PoolSeen] = field(default_factory=dict)  # of attempts that were just started, by id
     probes: Mapping[str, ProbeSeen] = field(default_factory=dict)  # by attempt id, and `public`, `preview`
     traffic: Mapping[str, Traffic] = field(default_factory=dict)  # by attempt id; in a bake since the switch
     gates: Mapping[str, GateSeen] = field(default_factory=dict)  # finished runs, by run id
     gpus: tuple[Gpu, ...] = ()
+    gpus_at_s: float | None = None  # when the cards were read; None: there is nothing to read
     gpus_why: str = ""  # why nobody knows which cards there are, or how they are

@@ -14,11 +14,13 @@ from ..core.policy import Policy
 from ..core.records import AttemptState, Now, Rollout, State
 from ..core.route import Traffic
 from ..core.seen import GateSeen, Life, ProcessSeen, Seen
+from ..core.verify import is_due
 from .clock import Clock
 from .deployments import Deployments
 from .frontdoor.door import DoorError, FrontDoor
 from .gate_runner import GateOrder, GateRunner
 from .gpus import Inventory
+from .kv_pools import KvPools
 from .prober import Prober
 from .processes import Processes, host_facts
 
@@ -51,6 +53,7 @@ class RealWorld:
         self.gates = gates
         self.gpus = gpus
         self.prober = prober
+        self.kv_pools = KvPools(processes.run_dir)
         self.deployments = Deployments(config.releases_dir, gpus)
         self._door_tried_s: float | None = None
         self._pids: dict[str, tuple[int, ...]] = {}
@@ -79,6 +82,9 @@ class RealWorld:
         now = self.now()
         if any(state.attempts[name].state is AttemptState.STOPPING or p.life in _GONE for name, p in processes.items()):
             self.gpus.nudge()  # a lease ends when the memory is back, and users may wait in the dark for that
+        if any(is_due(attempt) for attempt in state.attempts.values()):
+            self.gpus.nudge()  # no gate begins before it is seen where the instance sits
+        gpus, sheet = self.gpus.read(ours, held), self.gpus.sheet()
         return Seen(
             now=now,
             door=self.door.read(),
@@ -87,8 +93,11 @@ class RealWorld:
             probes=self.prober.results(),
             traffic=self._traffic(state, now),
             gates=self._gates(state),
-            gpus=self.gpus.read(ours, held),
-            gpus_why=self.gpus.sheet().why,
+            pids=dict(self._pids),
+            kv_pools=self.kv_pools.look(state),
+            gpus=gpus,
+            gpus_at_s=None if sheet.age_s is None else now.boot_s - sheet.age_s,
+            gpus_why=sheet.why,
         )
 
     def _processes(self, state: State) -> dict[str, ProcessSeen]:

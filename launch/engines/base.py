@@ -52,6 +52,14 @@ class MetricNames:
     """Counters of which at least one moves while the engine works, a long prefill included where it can be told."""
 
 
+@dataclass(frozen=True)
+class PoolMetric:
+    """A metric that tells the size of the KV pool in tokens: as the product of these labels, else as its value."""
+
+    name: str
+    labels: tuple[str, ...] = ()
+
+
 class Program(Protocol):
     """What an engine and a router have in common: flags of which some are ours."""
 
@@ -84,6 +92,8 @@ class Engine(Program, Protocol):
     """The flag without which the engine shows no counters; None when it always does."""
     kv_pool_log: ClassVar[re.Pattern[str] | None] = None
     """Finds the size of the KV pool in the engine's log; group ``tokens``, digits with or without commas."""
+    kv_pool_metrics: ClassVar[tuple[PoolMetric, ...]] = ()
+    """The same among its metrics, for a log that does not say; the first that is there counts."""
     running_flags: ClassVar[tuple[str, ...]] = ()
     """The flags that say how many requests one server computes at once."""
     owned_env: ClassVar[Mapping[str, str]] = {}

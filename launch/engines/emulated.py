@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from launch.engines import base, llamacpp, sglang
-from launch.engines.vllm import KV_POOL_LOG, METRICS
+from launch.engines.vllm import KV_POOL_LOG, KV_POOL_METRICS, METRICS
 
 if TYPE_CHECKING:
     from launch.topology import Topology
@@ -23,6 +23,7 @@ class Emulated(base.Engine):
     package = "launch"
     metrics = METRICS
     kv_pool_log = KV_POOL_LOG
+    kv_pool_metrics = (*KV_POOL_METRICS, *sglang.KV_POOL_METRICS)
     running_flags = ("--slots",)
     owned_flags: ClassVar[Mapping[str, str]] = {
         "--host": "the address is chosen per attempt; remove it",

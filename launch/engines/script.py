@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from launch.engines import base
-from launch.engines.vllm import KV_POOL_LOG, METRICS
+from launch.engines.vllm import KV_POOL_LOG, KV_POOL_METRICS, METRICS
 
 if TYPE_CHECKING:
     from launch.topology import Topology
@@ -20,6 +20,7 @@ class Script(base.Engine):
     default_command = ()
     metrics = METRICS
     kv_pool_log = KV_POOL_LOG
+    kv_pool_metrics = KV_POOL_METRICS
     abbreviates = False
     owned_flags: ClassVar[Mapping[str, str]] = {}
 

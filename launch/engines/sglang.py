@@ -27,6 +27,7 @@ METRICS = base.MetricNames(
     # The first moves at every log interval, chunked prefill included; the others only when a request finishes.
     progress=("sglang:realtime_tokens_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
 )
+KV_POOL_METRICS = (base.PoolMetric("sglang:max_total_num_tokens"),)
 
 _PLAIN_HTTP = "the front door and the probes speak plain HTTP on the loopback address; remove it"
 
@@ -42,6 +43,7 @@ class Sglang(base.Engine):
     metrics = METRICS
     metrics_flag = "--enable-metrics"
     kv_pool_log = re.compile(r"max_total_num_tokens=(?P<tokens>\d+)")
+    kv_pool_metrics = KV_POOL_METRICS
     running_flags = ("--max-running-requests",)
     owned_flags: ClassVar[Mapping[str, str]] = {
         "--host": "the address is chosen per attempt; remove it",

@@ -25,7 +25,13 @@ METRICS = base.MetricNames(
     cached_tokens_total="vllm:prefix_cache_hits_total",
     progress=("vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:iteration_tokens_total_sum"),
 )
-KV_POOL_LOG = re.compile(r"(?:GPU|CPU) KV cache size: (?P<tokens>[\d,]+) tokens")
+# v1/core/kv_cache_utils.py: "GPU KV cache size: 2,174,253 tokens, Maximum …"; also "CPU", "XPU", "GPU + host".
+KV_POOL_LOG = re.compile(r"KV cache size: (?P<tokens>[\d,]+) tokens")
+# Every field of its CacheConfig is a label. The first is in newer versions, and is right for hybrid models too.
+KV_POOL_METRICS = (
+    base.PoolMetric("vllm:cache_config_info", ("kv_cache_size_tokens",)),
+    base.PoolMetric("vllm:cache_config_info", ("block_size", "num_gpu_blocks")),
+)
 
 _PLAIN_HTTP = "the front door and the probes speak plain HTTP on the loopback address; remove it"
 
@@ -39,6 +45,7 @@ class Vllm(base.Engine):
     package = "vllm"
     metrics = METRICS
     kv_pool_log = KV_POOL_LOG
+    kv_pool_metrics = KV_POOL_METRICS
     running_flags = ("--max-num-seqs",)
     owned_flags: ClassVar[Mapping[str, str]] = {
         "--host": "the address is chosen per attempt; remove it",

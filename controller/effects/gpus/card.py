@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...core.seen import Gpu
+from ...core.seen import Gpu, OnCard
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class Card:
     trusted: bool = True
     why: str = ""  # why it is not trusted
     note: str = ""  # how it was judged, when not by pids
+    by_memory: bool = False  # pids mean nothing here
 
     def gpu(self) -> Gpu:
         """The part that decisions are made from."""
@@ -84,6 +85,7 @@ class Card:
             nvlink=self.nvlink,
             switch=self.switch,
             compute_capability=self.compute_capability,
+            processes=None if self.by_memory else tuple(OnCard(p.pid, p.memory_mib) for p in self.processes),
         )
 
 

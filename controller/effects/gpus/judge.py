@@ -65,11 +65,11 @@ def _unnamed(card: Card, processes: tuple[Process, ...]) -> Iterator[str]:
 
 def _by_memory(card: Card, held: bool) -> Card:
     if held:
-        return replace(card, foreign=(), note=f"{BY_MEMORY}; an attempt of ours holds it")
+        return replace(card, foreign=(), note=f"{BY_MEMORY}; an attempt of ours holds it", by_memory=True)
     used_mib = card.memory_used_mib
     foreign: tuple[str, ...] = ()
     if used_mib is None and card.processes:
         foreign = ("a process that cannot be told from here",)
     elif (used_mib or 0) > IDLE_MIB:
         foreign = (f"{used_mib} MiB are in use by somebody who cannot be told from inside this container",)
-    return replace(card, foreign=foreign, note=BY_MEMORY)
+    return replace(card, foreign=foreign, note=BY_MEMORY, by_memory=True)
