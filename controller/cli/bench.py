@@ -81,7 +81,7 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
     """Measure an endpoint over a ladder of concurrencies.
 
     Exit code: 0 measured and fast enough, 10 a floor missed or requests failed, 11 could not tell, 12 the bench broke,
-    1 nobody answers there.
+    1 nobody answers there, 130 interrupted: what was measured by then is still shown and kept.
     """
     session = session_of(ctx, as_json=as_json)
     from gates.options import capability_pair, read_baseline
@@ -108,15 +108,15 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
     plan = _of_topology(plan, topology) if topology is not None else plan
     with tempfile.TemporaryDirectory(prefix="cutover-bench-") as scratch, shown() as on_progress:
         benched = run_bench(replace(plan, evidence_dir=evidence or Path(scratch)), on_progress)
-    _tell(session, benched, plot=plot)
+    try:
+        _tell(session, benched, plot=plot)
+    finally:
+        # A closed pipe or terminal, and a page that cannot be written, lose no measurement.
+        if keep:
+            _save(benched, plan, note)
     if html is not None:
-        from gates.throughput.page import write_page
-
-        write_page(benched, html)
-        _aside(f"page: {html}")
-    if keep:
-        _save(benched, plan, note)
-    raise typer.Exit(benched.verdict.exit_code)
+        _draw(benched, html)
+    raise typer.Exit(benched.exit_code)
 
 
 def _changes(concurrency: str | None, rounds: int | None, limit: int | None) -> dict[str, Any]:
@@ -210,6 +210,16 @@ def _tell(session: Session, benched: Benched, *, plot: bool) -> None:
     show([Text(clean(f"{benched.verdict.verdict}: {benched.verdict.sentence}"), style="bold")])
 
 
+def _draw(benched: Benched, html: Path) -> None:
+    if benched.run is None:
+        _aside(f"page: nothing was measured, so {html} was not written")
+        return
+    from gates.throughput.page import write_page
+
+    write_page(benched, html)
+    _aside(f"page: {html}")
+
+
 def _save(benched: Benched, plan: Plan, note: str) -> None:
     if benched.run is None or plan.ledger is None:
         return
@@ -219,12 +229,20 @@ def _save(benched: Benched, plan: Plan, note: str) -> None:
 
     from .ledger import who
 
+    run, whole = benched.run, benched.interrupted is None
+    if benched.interrupted is not None:
+        # A cell with fewer rounds is a measurement; one that was not begun is none, and half a ladder is no start.
+        run = replace(run, cells=[cell for cell in run.cells if cell.requests])
+        note = "; ".join(filter(None, (note, benched.interrupted)))
+    if not run.cells:
+        _aside("ledger: nothing was measured, so nothing is kept")
+        return
     recorded = Ledger(plan.ledger).record(
-        benched.run,
+        run,
         who=who(),
         hardware=benched.hardware,
         note=note,
-        kind=Kind.RESTART if plan.start else Kind.CELL,
+        kind=Kind.RESTART if plan.start and whole else Kind.CELL,
         start=plan.start,
     )
     _aside(f"ledger: run {recorded.run}, {counted(len(recorded.rows), 'row')}")

@@ -191,17 +191,33 @@ class Ledger:
         definition. `hardware`: only rows that agree with every key in it (`gpus`, `driver`, `host`, …). `rounds`: only
         rows of so many or more, so that a quick look does not hide a measurement.
         """
+        return newest_by_cell(self._of_release(digest, workload, hardware, rounds))
+
+    def starts(
+        self, digest: str, *, hardware: Mapping[str, Any] | None = None, rounds: int = 0
+    ) -> dict[str, tuple[Row, ...]]:
+        """What every named start of a release showed last, by the start's name; see `latest`."""
+        found: dict[str, list[Row]] = {}
+        for row in self._of_release(digest, None, hardware, rounds):
+            if row.kind is Kind.RESTART:
+                found.setdefault(row.start, []).append(row)
+        return {start: newest for start, rows in found.items() if (newest := newest_by_cell(rows))}
+
+    def _of_release(
+        self, digest: str, workload: Mapping[str, Any] | None, hardware: Mapping[str, Any] | None, rounds: int
+    ) -> list[Row]:
+        """Rows of our own, from old to new."""
         if len(digest) < _SHORT_DIGEST:
             raise LedgerError(f"{digest!r} is no digest of a release; expected at least {_SHORT_DIGEST} characters")
         with reading(self.path, self._patience_s) as db:
             if db is None:
-                return ()
+                return []
             query = (
                 f"SELECT {COLUMNS} FROM {TABLES} WHERE source = 'ours' AND length(digest) >= ? "  # noqa: S608 - our own words
                 "AND substr(digest, 1, length(?2)) = substr(?2, 1, length(digest)) ORDER BY started_at, cells.id"
             )
             rows = [row_of(record) for record in db.execute(query, (_SHORT_DIGEST, digest))]
-        return newest_by_cell(row for row in rows if row.rounds >= rounds and _agrees(row, workload, hardware))
+        return [row for row in rows if row.rounds >= rounds and _agrees(row, workload, hardware)]
 
     def tau(
         self,

@@ -51,6 +51,8 @@ class Asker:
     capability: Capability
     context_tokens: int | None
     lengths: Lengths = field(default_factory=Lengths)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Workload → what the engine said to a prompt of its length, where that was too long for the context."""
 
     def questions(self, workload: Workload, round_number: int, count: int) -> list[Question]:
         """`count` requests for one round, in a fixed order; with `prompts: same` their prompts are one prompt."""
@@ -67,7 +69,10 @@ class Asker:
         return asked
 
     async def learn(self, client: LoadClient, workloads: Sequence[Workload], until: Until) -> None:
-        """Find out what the chat template costs and how many characters make a token. Raises `ProbeFailedError`."""
+        """Find out what the chat template costs and how many characters make a token; what is too long is `refused`.
+
+        Raises `ProbeFailedError`.
+        """
         self.lengths.head = await self._count(client, workloads[0], "Hi", until)
         steered = [workload for workload in workloads if workload.prompt_tokens is not None]
         for scene in dict.fromkeys(workload.scene for workload in steered):
@@ -75,7 +80,12 @@ class Asker:
             await self._learn_at(client, first, 0, until)
             await self._first_rate(client, first, until)
         for workload in steered:
-            await self._approach(client, workload, until)
+            try:
+                await self._approach(client, workload, until)
+            except ProbeFailedError as error:
+                if error.reading.failure != "prompt too long":
+                    raise
+                self.refused[workload.name] = error.reading.sentence
 
     def correct(self, workload: Workload, chars: Sequence[int], readings: Sequence[Reading]) -> None:
         """What a round of prompts came to refines what was learned."""

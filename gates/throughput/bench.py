@@ -6,29 +6,25 @@ import asyncio
 import os
 import statistics
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from gates.ledger.words import counted
 from gates.load_client import ClientCost, LoadClient, processes_for
 from gates.throughput.asking import Asker, ProbeFailedError, Question
 from gates.throughput.cells import CellRun
 from gates.throughput.device_side import Devices, open_devices
-from gates.throughput.engine_side import (
-    EngineFacts,
-    EngineWatch,
-    facts_of_flags,
-    look_at,
-)
+from gates.throughput.engine_side import EngineFacts, EngineWatch, Tally, facts_of_flags, look_at
+from gates.throughput.interrupt import to_its_end, until_a_signal
 from gates.throughput.ladder import ladder, resolved
+from gates.throughput.measured import Enough, Listen, Measured, Progress, Subject
 from gates.throughput.records import Run
 from gates.throughput.sample import Reading, read
 from gates.wire import parse_location
 
 if TYPE_CHECKING:
-    from gates.capability import Capability
-    from gates.endpoint import Endpoint
     from gates.throughput.settings import ThroughputSettings
     from gates.throughput.workload import Workload
 
@@ -45,51 +41,6 @@ _SPARE: Final = 1.3
 """A round is begun only when so many times what it is expected to take is left."""
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is measured. `flags`: the engine's native ones; so many `instances` of it stand behind the endpoint.
-
-    `metrics_urls`: a page for each of its engine servers, together they count everything; none: the endpoint's own.
-    """
-
-    endpoint: Endpoint
-    model: str
-    capability: Capability
-    metrics_urls: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    instances: int = 1
-    engine: str | None = None
-    engine_version: str = ""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """What is known of the release, for the record: `topology`, `release`, `digest`."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Rounds of cells done of how many, and how long the rest will take, where that can be told."""
-
-    done: int
-    of: int
-    sentence: str
-    left_s: float | None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The record of the run, the cells with their evidence, and what people should know about it besides."""
-
-    run: Run
-    cells: Sequence[CellRun]
-    hardware: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = field(default_factory=list)
-
-
-Listen = Callable[[Progress], None]
-Enough = Callable[[Run, int], str | None]
-"""Called with everything so far after each number of rounds that the settings name, and after a round in which
-requests failed: why to stop, or None."""
-
-
 def never(run: Run, rounds: int) -> str | None:
     """Measure until the last round that the settings name."""
     del run, rounds
@@ -104,10 +55,12 @@ async def measure(
     listen: Listen = lambda _: None,
     enough: Enough = never,
     also: Mapping[str, Collection[int]] | None = None,
+    interruptible: bool = False,
 ) -> Measured:
     """Run the whole ladder; to be called inside `load_client.run`. `ends_at_s` is a monotonic time.
 
-    `also`: workload → rungs beside the ladder's own, such as those that a baseline has.
+    `also`: workload → rungs beside the ladder's own, such as those that a baseline has. `interruptible`: Ctrl-C, `kill`
+    and a closed terminal end the measuring, and what is there by then is returned; a second one ends the process.
 
     Raises `ProbeFailedError` when the endpoint does not even answer a short question; whatever goes wrong later is in
     the cells.
@@ -123,13 +76,16 @@ async def measure(
     client = LoadClient(subject.endpoint, limit_bytes=_MAX_ANSWER_BYTES)
     try:
         with devices.watching():
-            await bench.run(client)
+            if not interruptible:
+                await bench.run(client)
+            elif await until_a_signal(bench.run(client), client.close):
+                bench.interrupt()
     finally:
         client.close()
     bench.notes += clock_note(time.time() - wall_s, time.monotonic() - started_s)
     run = replace(bench.record(), started_at=started_at.isoformat(timespec="seconds"))
     run = replace(run, duration_s=round(time.monotonic() - started_s, 3))
-    return Measured(run, bench.cells, hardware, bench.notes)
+    return Measured(run, bench.cells, hardware, bench.notes, bench.interrupted)
 
 
 def clock_note(wall_s: float, monotonic_s: float) -> list[str]:
@@ -180,6 +136,7 @@ class _Bench:
         self._done = 0
         self._target = settings.rounds[0]
         self.cells: list[CellRun] = []
+        self.interrupted: str | None = None
         if devices.absent is not None:
             self.notes.append(f"no figures of GPUs: {devices.absent}")
 
@@ -189,10 +146,30 @@ class _Bench:
             workloads = list({cell.workload.name: cell.workload for cell in open_cells}.values())
             self._say("learning how long the prompts become")
             await self._asker.learn(client, workloads, self._soon)
+            self._leave_out(self._asker.refused)
             for cell in open_cells:
-                await self._warm_up(client, cell)
+                if not cell.over:
+                    await self._warm_up(client, cell)
             await self._rounds(client)
             self.notes += [note for workload in workloads if (note := self._missed(workload, open_cells)) is not None]
+
+    def interrupt(self) -> None:
+        """Say how far the run came; the round that was under way counts for nothing."""
+        possible = [cell for cell in self.cells if not cell.impossible]
+        measured = sum(bool(cell.rounds) for cell in possible)
+        self.interrupted = f"interrupted after {measured} of {counted(len(possible), 'cell')}"
+        self._say(self.interrupted)
+        for cell in possible:
+            if not cell.requests:
+                cell.problem = cell.problem or "not measured: interrupted"
+
+    def _leave_out(self, refused: Mapping[str, str]) -> None:
+        """Workloads whose prompts the engine has just refused: nothing more is sent of them."""
+        for cell in self.cells:
+            sentence = refused.get(cell.workload.name)
+            if sentence is not None and not cell.over:
+                cell.impossible = cell.over = True
+                cell.problem = f"its prompts do not fit into the context: {sentence}"
 
     async def _quiet(self, cells: Sequence[CellRun]) -> bool:
         """Is nobody being served? A ladder on top of users would hurt them, and measure nothing."""
@@ -329,12 +306,16 @@ class _Bench:
             return
         cell.expected_s = ended_s - began_s
         tally = cell.take(readings, cost, (began_s, ended_s))
-        await cell.watch.close(tally)
-        cell.watch.blame(await asyncio.to_thread(self._devices.foreign, began_wall_s))
+        # A round that counts is also held against the engine's own counts, whoever hurries.
+        await to_its_end(self._reconciled(cell, tally, began_wall_s))
         self._done += 1
         if not tally.counted:
             cell.over = True
             await self._after_nothing(client, cell, readings[0][0])
+
+    async def _reconciled(self, cell: CellRun, tally: Tally, began_wall_s: float) -> None:
+        await cell.watch.close(tally)
+        cell.watch.blame(await asyncio.to_thread(self._devices.foreign, began_wall_s))
 
     async def _measured(
         self, client: LoadClient, asked: Sequence[Question], cell: CellRun

@@ -5,8 +5,9 @@ Whatever goes wrong with it is said, and changes no verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,7 +17,7 @@ from gates.ledger.rows import DRIVER, GPUS, HOST, Kind, Row, canonical
 from gates.ledger.store import Ledger
 from gates.ledger.words import counted
 from gates.throughput.decide.spread import Spread, of_restarts
-from gates.throughput.records import Run
+from gates.throughput.records import Cell, CellKey, Run
 
 if TYPE_CHECKING:
     from gates.contract import GateRequest
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from gates.throughput.workload import Workload
 
 Result = TypeVar("Result")
+_Start = Mapping[tuple[CellKey, str], Row]
+"""What one start showed, by cell and workload."""
+_ONE_TIME: Final = timedelta(weeks=1)
+"""What was measured longer before is another time: the box may have changed since."""
 _PATIENCE_S: Final = 5.0
 """A gate has a deadline: another process that holds the file longer than this is not waited for."""
 _BOX: Final = (GPUS, DRIVER, HOST)
@@ -46,6 +51,8 @@ class Book:
     """Why there is nothing to compare with."""
     problem: str | None = None
     """The first thing that went wrong with the file."""
+    starts: int = 1
+    """Over how many starts of live its baseline was measured."""
 
     def baseline(self, settings: ThroughputSettings) -> Run | None:
         """What live showed last on the cards it has, without users: of these workloads, whole enough to be compared."""
@@ -61,9 +68,16 @@ class Book:
                 "`cutover bench --live --profile` with this profile does"
             )
             return None
-        runs = ", ".join(dict.fromkeys(row.run for row in found))
-        self.notes.append(f"baseline: what {live.release} showed on {found[-1].started_at[:10]} (ledger, run {runs})")
-        return as_run(found)
+        starts = self._read(lambda: ledger.starts(live.digest, hardware=box, rounds=settings.rounds[0]))
+        alike = _alike(found, starts or {})
+        self.starts = max(1, len(alike))
+        shown = [row for start in alike for row in start.values()] or found
+        runs = ", ".join(dict.fromkeys(row.run for row in shown))
+        over = f", over {counted(len(alike), 'start')}" if len(alike) > 1 else ""
+        self.notes.append(
+            f"baseline: what {live.release} showed on {found[-1].started_at[:10]}{over} (ledger, run {runs})"
+        )
+        return _over(as_run(found), alike)
 
     def spreads(
         self, engine: str | None, hardware: Mapping[str, Any], settings: ThroughputSettings
@@ -114,14 +128,47 @@ def open_book(request: GateRequest, *, keeping: bool = True) -> Book:
 
 
 def as_run(rows: list[Row]) -> Run:
-    """Rows as the run they could have been; the newest definition of each workload, and only what was measured by it.
-
-    They may come from several starts, which makes their mean better than that of one; it is not counted as such.
-    """
+    """Rows as the run they could have been: of each workload only what was measured by its newest definition."""
     newest = rows[-1]
     definitions = {row.cell.key.workload: row.definition for row in rows}
     cells = [row.cell for row in rows if canonical(row.definition) == canonical(definitions[row.cell.key.workload])]
     return Run(newest.started_at, newest.duration_s, newest.configuration.model, definitions, cells)
+
+
+def _alike(newest: Sequence[Row], starts: Mapping[str, Sequence[Row]]) -> list[_Start]:
+    """The starts that showed every cell of `newest`, within a week of it.
+
+    None where a row of `newest` is of no such start: it is then not known to which start it belongs.
+    """
+    since = max(datetime.fromisoformat(row.started_at) for row in newest) - _ONE_TIME
+    found: dict[str, _Start] = {}
+    for name, rows in starts.items():
+        mine = {_cell(row): row for row in rows if datetime.fromisoformat(row.started_at) >= since}
+        if all(set(row.cell.rounds) <= set(mine[_cell(row)].cell.rounds) for row in newest if _cell(row) in mine):
+            found[name] = {_cell(row): mine[_cell(row)] for row in newest if _cell(row) in mine}
+    whole = {name: start for name, start in found.items() if len(start) == len(newest)}
+    return [*whole.values()] if {row.start for row in newest} <= set(whole) else []
+
+
+def _over(run: Run, starts: Sequence[_Start]) -> Run:
+    """`run` with the rounds of all `starts`, as many of each: then their mean varies as that of so many starts."""
+    if len(starts) < 2:
+        return run
+    return replace(run, cells=[_together(cell, run.workloads[cell.key.workload], starts) for cell in run.cells])
+
+
+def _together(cell: Cell, definition: Mapping[str, Any], starts: Sequence[_Start]) -> Cell:
+    shown = [start[cell.key, canonical(definition)].cell for start in starts]
+    rounds = {}
+    for metric in cell.rounds:
+        values = [each.rounds[metric] for each in shown]
+        fewest = min(map(len, values))
+        rounds[metric] = [value for each in values for value in each[:fewest]]
+    return replace(cell, rounds=rounds, requests=sum(each.requests for each in shown))
+
+
+def _cell(row: Row) -> tuple[CellKey, str]:
+    return row.cell.key, canonical(row.definition)
 
 
 def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -57,6 +57,12 @@ class CellRun:
         return CellKey(self.workload.name, self.concurrency)
 
     @property
+    def untimeable(self) -> bool:
+        """Are its answers such that the same requests can never be timed?"""
+        unmeasurable = any(self.failures[kind] for kind in UNMEASURABLE)
+        return unmeasurable or bool(self.samples and not self.failures and DECODE not in self.values)
+
+    @property
     def samples(self) -> list[Sample]:
         return [sample for streams in self.rounds for stream in streams for sample in stream.samples]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gates.cancel import INTERRUPTED
 from gates.contract import GateRequest, Verdict
 from gates.endpoint import Endpoint, model_names
 from gates.errors import GateUsageError
@@ -64,12 +65,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Benched:
-    """The verdict; the run and its hardware where anything was measured."""
+    """The verdict; the run and its hardware where anything was measured. `interrupted`: how far it came by then."""
 
     verdict: Verdict
     run: Run | None
     hardware: Mapping[str, Any]
     notes: Sequence[str]
+    interrupted: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return INTERRUPTED if self.interrupted is not None else self.verdict.exit_code
 
     def document(self) -> dict[str, Any]:
         """The stable answer of `cutover bench --json`; `measurements` is what `--baseline` of a later run takes."""
@@ -122,6 +128,7 @@ def refuse_another(plan: Plan, model: str, endpoint: Endpoint) -> None:
 def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None) -> Benched:
     """Measure and judge. Blocks until it is over, at the latest until the plan's deadline.
 
+    Ctrl-C, `kill` and a closed terminal end it with what was measured by then; a second one ends the process.
     `on_progress` gets the lines that a gate would write. Raises `GateUsageError` when the question itself is wrong.
     """
     settings = settings_of(plan.profile, plan.changes)
@@ -161,18 +168,38 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
     verdict = settled(trial, lambda trial: judge(trial, chosen, subject, book, thorough=True), lines)
     document = verdict.measurements.get("run")
     run = read_run(document) if isinstance(document, Mapping) else None
-    return Benched(verdict, run, verdict.measurements.get("hardware", {}), tuple(verdict.measurements.get("notes", ())))
+    told = verdict.measurements
+    return Benched(verdict, run, told.get("hardware", {}), tuple(told.get("notes", ())), told.get("interrupted"))
 
 
 def _earlier(document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Of the report of a whole profile what its throughput gate measured; anything else as it is."""
-    steps = document.get("steps") if document is not None else None
-    if not isinstance(steps, list):
-        return document
-    verdicts = [step["verdict"] for step in steps if isinstance(step, Mapping) and step.get("gate") == _GATE]
-    if not verdicts or not isinstance(verdicts[0], Mapping):
-        raise GateUsageError("The report given as baseline holds no verdict of the gate throughput.")
-    return {"measurements": verdicts[0].get("measurements", {})}
+    """What was measured then. Of the report of a whole profile what its throughput gate measured.
+
+    Raises `GateUsageError` where that is nothing: whoever names a baseline wants to be compared with it.
+    """
+    if document is None:
+        return None
+    measured = document.get("measurements")
+    steps = document.get("steps")
+    if isinstance(steps, list):
+        verdicts = [step.get("verdict") for step in steps if isinstance(step, Mapping) and step.get("gate") == _GATE]
+        measured = next((each.get("measurements") for each in verdicts if isinstance(each, Mapping)), None)
+        if measured is None:
+            raise GateUsageError("The report given as baseline holds no verdict of the gate throughput.")
+    run = measured.get("run") if isinstance(measured, Mapping) else None
+    if not isinstance(run, Mapping):
+        raise GateUsageError(
+            "In the report given as baseline nothing was measured; give one that has `measurements.run`."
+        )
+    try:
+        rounds = any(cell.rounds for cell in read_run(run).cells)
+    except ValueError as error:
+        raise GateUsageError(f"The report given as baseline cannot be read: {error}.") from None
+    if not rounds:
+        raise GateUsageError(
+            "The report given as baseline has no cell with a whole round; there is nothing to compare."
+        )
+    return {"measurements": measured}
 
 
 class _Lines(io.StringIO):

@@ -37,6 +37,8 @@ _LIMITS: Final = (
     ("min_aggregate_tok_per_s", AGGREGATE, "aggregate_floor"),
     ("max_ttft_s", TTFT, "ttft_ceiling"),
 )
+_FOR_GOOD: Final[Mapping[str, Any]] = {"again": False}
+"""Of what stays unknown however often it is asked: the word of the gate contract."""
 _WHOLE: Final = "every request ends with a finish_reason, usage, [DONE] and as many tokens as were asked for"
 
 
@@ -67,18 +69,19 @@ def judge(
     """Measure `subject` and judge it. What was measured is in the verdict's measurements, as `run`, and in the `book`.
 
     It ends as soon as the verdict can no longer change; `thorough`: a failed request does not end it, because people
-    want the other numbers.
+    want the other numbers, and a signal does not lose what was measured.
     """
     baseline = book.baseline(settings) or _baseline(trial, settings, book)
     other = unlike(baseline, settings, book.live) if baseline is not None else None
     if other is not None:
-        trial.check("baseline", VerdictKind.INCONCLUSIVE, other)
-        return trial.verdict("")
-    rule = _rule(settings, {} if baseline is None else book.spreads(subject.engine, _hardware(subject, book), settings))
+        trial.check("baseline", VerdictKind.INCONCLUSIVE, other, measurements=_FOR_GOOD)
+        return _verdict(trial, "")
+    known = {} if baseline is None else book.spreads(subject.engine, _hardware(subject, book), settings)
+    rule = _rule(settings, known, book.starts)
     refused = rule.refusal() if baseline is not None else None
     if refused is not None:
-        trial.check("margin", VerdictKind.INCONCLUSIVE, refused)
-        return trial.verdict("")
+        trial.check("margin", VerdictKind.INCONCLUSIVE, refused, measurements=_FOR_GOOD)
+        return _verdict(trial, "")
     try:
         measured = load_client.run(
             lambda: _measure(trial, settings, subject, _Enough(settings, baseline, rule, thorough))
@@ -96,6 +99,13 @@ def judge(
     trial.measurements["notes"] = list(measured.notes)
     for note in measured.notes:
         trial.say(note)
+    if measured.interrupted is not None:
+        trial.measurements["interrupted"] = measured.interrupted
+        trial.check("run", VerdictKind.INCONCLUSIVE, measured.interrupted)
+    if all(seen.impossible for seen in measured.cells):
+        said = dict.fromkeys([cell.problem for cell in measured.run.cells if cell.problem] or measured.notes)
+        sentence = f"nothing was measured: {'; '.join(said)}"
+        trial.check("run", VerdictKind.INCONCLUSIVE, sentence, measurements=_FOR_GOOD)
     for seen, cell in zip(measured.cells, measured.run.cells, strict=True):
         _judge_cell(trial, settings, seen, cell, measured.run)
         _judge_waves(trial, seen)
@@ -106,7 +116,15 @@ def judge(
         trial.skip("baseline", book.why_none)
     else:
         _judge_baseline(trial, measured.run, baseline, rule)
-    return trial.verdict(headline(measured.run))
+    return _verdict(trial, headline(measured.run))
+
+
+def _verdict(trial: Trial, passed: str) -> Verdict:
+    """With `again: false` where no repetition can tell what this one could not."""
+    undecided = [check for check in trial.checks if check.verdict is VerdictKind.INCONCLUSIVE and not check.skipped]
+    if undecided and all(check.measurements.get("again") is False for check in undecided):
+        trial.measurements |= _FOR_GOOD
+    return trial.verdict(passed)
 
 
 def _hardware(subject: Subject, book: Book) -> Mapping[str, Any]:
@@ -124,12 +142,12 @@ def _explained(measured: Measured, settings: ThroughputSettings, subject: Subjec
     return replace(measured, run=run_, notes=[*measured.notes, *said])
 
 
-def _rule(settings: ThroughputSettings, known: Mapping[str, Spread]) -> Rule:
+def _rule(settings: ThroughputSettings, known: Mapping[str, Spread], baseline_starts: int) -> Rule:
     """`known`: the spreads between starts that restarts have measured; the others are assumed."""
     spreads: dict[str, Spread] = {
         metric: known.get(metric) or Spread(settings.session_sd) for metric in settings.compared
     }
-    return Rule(margin=settings.margin, metrics=settings.compared, spreads=spreads)
+    return Rule(margin=settings.margin, metrics=settings.compared, spreads=spreads, baseline_starts=baseline_starts)
 
 
 @dataclass(frozen=True)
@@ -166,7 +184,15 @@ async def _measure(trial: Trial, settings: ThroughputSettings, subject: Subject,
         left = f", about {progress.left_s:.0f} s left" if progress.left_s else ""
         trial.say(f"{progress.sentence} ({progress.done} of {progress.of} rounds done{left})")
 
-    return await measure(subject, settings, ends_at_s=trial.ends_at_s, listen=listen, enough=enough, also=enough.also)
+    return await measure(
+        subject,
+        settings,
+        ends_at_s=trial.ends_at_s,
+        listen=listen,
+        enough=enough,
+        also=enough.also,
+        interruptible=enough.thorough,
+    )
 
 
 def _no_answer(trial: Trial, error: ProbeFailedError) -> Verdict:
@@ -182,8 +208,9 @@ def _no_answer(trial: Trial, error: ProbeFailedError) -> Verdict:
         f"{reading.sentence}: speed cannot be measured" if untimed else reading.sentence,
         rule=_WHOLE,
         exchanges=[reading.exchange],
+        measurements=_FOR_GOOD if untimed else None,
     )
-    return trial.verdict("")
+    return _verdict(trial, "")
 
 
 # --- one cell ---------------------------------------------------------------------------------------------------------
@@ -202,7 +229,10 @@ def _judge_cell(trial: Trial, settings: ThroughputSettings, seen: CellRun, cell:
         trial.skip(f"{name}.measurement", cell.problem or "its requests do not fit into the context")
         return
     if cell.problem is not None:
-        trial.check(f"{name}.measurement", VerdictKind.INCONCLUSIVE, cell.problem, exchanges=seen.shown)
+        known = _FOR_GOOD if seen.untimeable else None
+        trial.check(
+            f"{name}.measurement", VerdictKind.INCONCLUSIVE, cell.problem, exchanges=seen.shown, measurements=known
+        )
         return
     trial.check(
         f"{name}.requests",
@@ -315,7 +345,8 @@ def asked(run_: Run) -> Run:
 def _judge_baseline(trial: Trial, run_: Run, baseline: Run, rule: Rule) -> None:
     untimed = [str(cell.key) for cell in run_.cells if any(kind in UNMEASURABLE for kind in cell.failures)]
     if untimed:
-        trial.check("baseline", VerdictKind.INCONCLUSIVE, f"nothing to compare: {', '.join(untimed)} cannot be timed")
+        sentence = f"nothing to compare: {', '.join(untimed)} cannot be timed"
+        trial.check("baseline", VerdictKind.INCONCLUSIVE, sentence, measurements=_FOR_GOOD)
         return
     decision = decide(asked(run_), baseline, rule)
     trial.measurements["baseline_notes"] = list(decision.notes)
@@ -327,6 +358,7 @@ def _judge_baseline(trial: Trial, run_: Run, baseline: Run, rule: Rule) -> None:
             family.verdict,
             family.sentence,
             rule=f"not worse than the baseline by more than {rule.margin_of(family.metric):.0%}",
+            measurements=_FOR_GOOD if family.short_baseline else None,
         )
 
 

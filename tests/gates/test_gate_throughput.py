@@ -95,6 +95,7 @@ def test_without_usage_there_is_no_number(judge: Judge) -> None:
         verdict = judge("throughput", engine.url, profile=SMALL)
     assert verdict.verdict == "inconclusive"
     assert "no usage" in verdict.sentence
+    assert verdict.measurements["again"] is False
 
 
 @pytest.mark.parametrize("fault", ["truncates", "error-500", "dies-under-load=4"])
@@ -116,6 +117,26 @@ def test_answers_that_end_where_they_like_are_named(judge: Judge, raw_server: Ca
     any_length = judge("throughput", server.url, model="m", profile=rung() | {"workloads": heeded})
     assert any_length.verdict == "inconclusive"
     assert "too short to be timed" in any_length.sentence
+    assert verdict.measurements["again"] is any_length.measurements["again"] is False
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ({"prompt_tokens": 1_000_000}, "1000000 tokens of prompt and 16 of answer do not fit"),
+        ({"concurrency": ["limit"]}, "rung 'limit' is not measured"),
+    ],
+)
+def test_what_measured_nothing_has_not_passed(
+    judge: Judge, raw_server: Callable[[Script], RawServer], engines: Engines, workload: dict[str, Any], said: str
+) -> None:
+    workloads = [{"name": "chat", "prompt_tokens": 60, "answer_tokens": 16, **workload}]
+    url = engines() if "prompt_tokens" in workload else raw_server(replying("404 Not Found", "text/plain", b"")).url
+    verdict = judge("throughput", url, profile=SMALL | {"workloads": workloads})
+    assert verdict.verdict == "inconclusive"
+    assert verdict.sentence.startswith("run: nothing was measured: ")
+    assert said in verdict.sentence
+    assert verdict.measurements["again"] is False
 
 
 def test_a_late_client_says_so(judge: Judge, engines: Engines) -> None:

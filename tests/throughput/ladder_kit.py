@@ -110,7 +110,24 @@ class Engine:
         return run(*cells)
 
 
-def sequentially(candidate: Engine, baseline: Engine, rule: Rule) -> tuple[Decision, int]:
+@dataclass
+class Restarted:
+    """Several starts of a simulated engine, each measured for the first look once and for all."""
+
+    starts: Sequence[Engine]
+
+    def measured(self, _: int) -> Run:
+        runs = [start.measured(LOOKS[0]) for start in self.starts]
+        return run(
+            *(cell(cells[0].key.concurrency, _joined(cells)) for cells in zip(*(r.cells for r in runs), strict=True))
+        )
+
+
+def _joined(cells: Sequence[Cell]) -> dict[str, list[float]]:
+    return {metric: [value for each in cells for value in each.rounds[metric]] for metric in cells[0].rounds}
+
+
+def sequentially(candidate: Engine, baseline: Engine | Restarted, rule: Rule) -> tuple[Decision, int]:
     """As a gate does it: look, measure more, look again. The decision, and the rounds a side that it took."""
     rounds = LOOKS[0]
     while True:
@@ -134,14 +151,17 @@ class Rates:
 def rates(
     changes: Sequence[float], noise: Noise, rule: Rule, *, draws: int, seed: int, metrics: Sequence[str] = (DECODE,)
 ) -> Rates:
-    """`changes`: per cell, what the candidate truly is against the baseline: -0.05 is 5 % slower."""
+    """`changes`: per cell, what the candidate truly is against the baseline: -0.05 is 5 % slower.
+
+    The baseline is measured over as many starts as the `rule` says.
+    """
     rng = seeded(seed)
     rule = replace(rule, metrics=tuple(metrics))
     verdicts, taken = [], 0
     for _ in range(draws):
         candidate = Engine(rng, [math.log1p(change) for change in changes], noise, metrics)
-        baseline = Engine(rng, [0.0] * len(changes), noise, metrics)
-        decision, rounds = sequentially(candidate, baseline, rule)
+        starts = [Engine(rng, [0.0] * len(changes), noise, metrics) for _ in range(rule.baseline_starts)]
+        decision, rounds = sequentially(candidate, starts[0] if len(starts) == 1 else Restarted(starts), rule)
         verdicts.append(decision.verdict)
         taken += rounds
     kinds = (VerdictKind.PASS, VerdictKind.FAIL, VerdictKind.INCONCLUSIVE)

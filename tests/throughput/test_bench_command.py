@@ -88,6 +88,34 @@ def test_the_json_answer_is_the_next_ones_baseline(bench: Bench, profile: Any, t
     assert "3 on each side are needed" in said
 
 
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"measurements": {}}, "nothing was measured"),
+        ({"measurements": []}, "nothing was measured"),
+        ({"measurements": {"run": {"cells": []}}}, "cannot be read"),
+        ({"steps": [{"gate": "health", "verdict": {}}]}, "no verdict of the gate throughput"),
+        ({"steps": [{"gate": "throughput", "verdict": None}]}, "no verdict of the gate throughput"),
+    ],
+)
+def test_a_baseline_without_a_measurement_is_refused_before_anything_is_sent(
+    bench: Bench, tmp_path: Path, document: Any, said: str
+) -> None:
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps(document))
+    code, _, err = bench("http://127.0.0.1:9", "--baseline", file)
+    assert (code, said in err) == (2, True), err
+
+
+def test_a_page_of_nothing_is_not_written_and_the_verdict_stays(bench: Bench, profile: Any, tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    with hosted(*QUICK, "--fault", "no-usage") as engine:
+        code, out, err = bench(engine.url, "--profile", profile(), "--html", page)
+    assert (code, page.exists()) == (11, False), err
+    assert "no usage" in out or "speed cannot be measured" in out
+    assert "nothing was measured, so" in err
+
+
 def test_a_floor_that_is_missed_is_exit_code_10(bench: Bench, profile: Any) -> None:
     with hosted(*QUICK) as engine:
         code, out, _ = bench(engine.url, "--profile", profile("{concurrency: 1, min_decode_tok_per_s: 1000000}"))

@@ -91,6 +91,28 @@ def test_what_does_not_fit_is_said_and_nothing_is_sent() -> None:
     assert (long.requests, "do not fit into the context of 500" in long.problem) == (0, True)
 
 
+def test_a_prompt_that_the_engine_finds_too_long_costs_its_own_cells_alone(
+    raw_server: Callable[[Script], RawServer],
+) -> None:
+    """Nobody said beforehand how long the context is."""
+    usage = chunk(usage={"prompt_tokens": 60, "completion_tokens": 16}) + DONE
+    body = FIRST + b"".join(chunk({"content": "ab"}) for _ in range(16)) + chunk({}, "length") + usage
+    good = answer("200 OK", "text/event-stream", body)
+    refusal = b'{"error": {"message": "the maximum context length is 3000 tokens"}}'
+
+    def script(connection: Any, request: bytes) -> None:
+        too_long = len(request) > 12_000
+        connection.sendall(answer("400 Bad Request", "application/json", refusal) if too_long else good)
+
+    workloads = [CHAT, CHAT | {"name": "long", "prompt_tokens": 20_000}]
+    server = raw_server(script)
+    chat, long = bench(server.url, workloads=workloads).run.cells
+    assert (chat.requests, dict(chat.failures)) == (2, {})
+    assert (long.requests, dict(long.failures)) == (0, {})
+    assert "do not fit into the context: HTTP 400: the maximum context length is 3000 tokens" in (long.problem or "")
+    assert sum(len(request) > 12_000 for request in server.requests) == 1
+
+
 def test_the_same_prompt_and_a_warm_one_are_cells_of_their_own() -> None:
     long = CHAT | {"prompt_tokens": 400}
     with hosted(*QUICK, "--cache-report") as engine:

@@ -47,6 +47,17 @@ def test_a_few_cells_are_judged_no_more_leniently_than_many() -> None:
     assert rates([-0.05] * 4, NOISE, RULE, draws=DRAWS, seed=5).passed <= 0.05
 
 
+def test_a_baseline_of_three_starts_carries_a_margin_that_one_start_does_not() -> None:
+    rule = Rule(margin=0.04, baseline_starts=3)
+    assert Rule(margin=0.04).refusal() is not None
+    assert rule.refusal() is None
+    # With five 97.1 % and 3.7 % in 3,000 draws.
+    unchanged = rates([0.0] * CELLS, NOISE, rule, draws=200, seed=7)
+    assert unchanged.passed >= 0.93
+    assert unchanged.failed <= 0.01
+    assert rates([-0.04] * CELLS, NOISE, rule, draws=600, seed=11).passed <= 0.05
+
+
 def test_restarts_measure_the_spread_between_starts() -> None:
     rng = seeded(6)
     spreads = [

@@ -20,6 +20,7 @@ from gates.ledger.rows import Kind
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
 from gates.strict import read_model
+from gates.throughput.book import Book
 from gates.throughput.plain import plain_run, read_run
 from gates.throughput.records import DECODE, Cell, CellKey, Run
 from gates.throughput.settings import ThroughputSettings
@@ -129,10 +130,24 @@ def test_live_measured_by_another_profile_is_one_sentence_before_anything_is_sen
         "baseline: workload chat is not the baseline's (answer_tokens 16 here, 256 then): in a quiet hour "
         "`cutover bench --live --profile` with this profile measures live for it"
     )
+    assert verdict.measurements["again"] is False
     assert not book.rows(Selection()), "no round could make them comparable"
     book.record(run_of(100), who="ada", hardware=BOX)
     again = measure(live=LIVE, baseline={"measurements": before})
     assert "excluded" in sentences(again)["baseline.decode_tok_per_s"], "what is measured for it counts"
+    assert "again" not in again.measurements
+
+
+def test_a_baseline_of_too_few_rounds_is_not_measured_against_for_nothing(measure: Measure, book: Ledger) -> None:
+    told = run_of(100)
+    short = replace(told, cells=[replace(told.cells[0], rounds={DECODE: [100.0]})])
+    before = {"run": plain_run(short), "hardware": BOX}
+    verdict = measure(live=LIVE, profile=SMALL | {"rounds": [3, 5]}, baseline={"measurements": before})
+    assert verdict.verdict == "inconclusive"
+    assert "3 on each side are needed; only a baseline of more rounds helps" in verdict.sentence
+    assert verdict.measurements["again"] is False
+    [row] = book.rows(Selection())
+    assert row.rounds == 3, "more rounds of the candidate could change nothing"
 
 
 def test_workloads_that_the_profile_does_not_ask_are_no_part_of_the_baseline(measure: Measure) -> None:
@@ -155,6 +170,62 @@ def test_five_measured_starts_say_how_far_starts_lie_apart(measure: Measure, boo
     assert ("assumed 1.0%" in said) == (starts == 4), said
     narrow = measure(live=LIVE, profile=SMALL | {"margin": 0.047})
     assert ("take a margin of" in narrow.sentence) == (starts == 5)
+    assert (narrow.measurements.get("again") is False) == (starts == 5)
+
+
+# --- several starts of live -------------------------------------------------------------------------------------------
+
+
+def started(book: Ledger, rate: float, day: int, start: str = "", **words: Any) -> None:
+    told = replace(run_of(rate, **words), started_at=f"2026-11-{day:02}T02:00:00Z")
+    book.record(told, who="ada", hardware=BOX, kind=Kind.RESTART if start else Kind.CELL, start=start)
+
+
+def baseline_of(book: Ledger) -> tuple[int, list[float], str]:
+    """Over how many starts it counts, its rounds, and what is said of it."""
+    asking = Book(book, live=LIVE)
+    found = asking.baseline(read_model(ThroughputSettings, SMALL, "settings"))
+    assert found is not None
+    [only] = found.cells
+    return asking.starts, [*only.rounds[DECODE]], " ".join(asking.notes)
+
+
+def test_every_start_of_live_counts_as_one(book: Ledger) -> None:
+    for day, rate in ((20, 100.0), (21, 104.0), (22, 102.0)):
+        started(book, rate, day, start=f"old-a-{day}")
+    starts, rounds, said = baseline_of(book)
+    assert (starts, len(rounds)) == (3, 9)
+    assert {100.0, 102.0, 104.0} < set(rounds)
+    assert "showed on 2026-11-22, over 3 starts (ledger, run " in said
+
+
+def test_the_same_start_twice_is_one_start(book: Ledger) -> None:
+    for day in (20, 21):
+        started(book, 100, day, start="old-a-1")
+    assert baseline_of(book)[0] == 1
+
+
+def test_what_may_be_the_same_start_or_another_time_counts_as_one(book: Ledger) -> None:
+    started(book, 100, 1, start="old-a-1")
+    started(book, 110, 20, start="old-a-2")
+    assert baseline_of(book)[0] == 1, "three weeks before is another time"
+    started(book, 120, 21, start="old-a-3")
+    started(book, 140, 21, start="old-a-4", concurrency=2)
+    assert baseline_of(book)[0] == 2, "another rung says nothing of this one"
+    started(book, 130, 22)
+    starts, rounds, _ = baseline_of(book)
+    assert (starts, rounds[0]) == (1, 130), "whose start it was nobody said"
+
+
+def test_more_starts_of_live_carry_a_smaller_margin(measure: Measure, book: Ledger) -> None:
+    narrow = SMALL | {"margin": 0.04}
+    started(book, 60, 20, start="old-a-1")
+    assert "take a margin of" in measure(live=LIVE, profile=narrow).sentence
+    for day in (21, 22, 23):
+        started(book, 60, day, start=f"old-a-{day}")
+    verdict = measure(live=LIVE, profile=narrow)
+    assert "margin" not in sentences(verdict), verdict.sentence
+    assert "excluded" in sentences(verdict)["baseline.decode_tok_per_s"]
 
 
 def test_a_ledger_that_is_held_is_said_and_changes_nothing(measure: Measure, book: Ledger) -> None:

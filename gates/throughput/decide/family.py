@@ -56,7 +56,8 @@ class FamilyDecision:
 
     `round_sd`: 0.03 is 3 %. `rounds`: the fewest that a cell of the candidate has. `next_look`: rounds a side at which
     asking again could change the verdict; None: more rounds cannot. `rounds_needed`: how many a side would let this
-    shift pass; None: no number of them, or the verdict is not `inconclusive`.
+    shift pass; None: no number of them, or the verdict is not `inconclusive`. `short_baseline`: the baseline has
+    too few rounds, and whatever the candidate shows changes nothing.
     """
 
     metric: str
@@ -70,6 +71,7 @@ class FamilyDecision:
     cells: tuple[CellShift, ...] = ()
     rounds_needed: int | None = None
     next_look: int | None = None
+    short_baseline: bool = False
 
 
 def judge(metric: str, paired: Pairing, rule: Rule) -> FamilyDecision:
@@ -83,7 +85,12 @@ def judge(metric: str, paired: Pairing, rule: Rule) -> FamilyDecision:
     if min(shortest.counts) < LOOKS[0]:
         mine, theirs = shortest.counts
         sentence = f"{name}: {shortest.key} has {mine} rounds against {theirs}; {LOOKS[0]} on each side are needed"
-        return FamilyDecision(metric, VerdictKind.INCONCLUSIVE, sentence, rounds=rounds, next_look=LOOKS[0])
+        short = any(len(pair.baseline) < LOOKS[0] for pair in paired.pairs)
+        sentence += "; only a baseline of more rounds helps" if short else ""
+        look = None if short else LOOKS[0]
+        return FamilyDecision(
+            metric, VerdictKind.INCONCLUSIVE, sentence, rounds=rounds, next_look=look, short_baseline=short
+        )
     return _Look(metric, paired, rule).decision(rounds)
 
 
