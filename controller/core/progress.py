@@ -176,9 +176,12 @@ def gating(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
             continue
         if last.verdict == "fail":
             return move(rollout, Event.GATE_FAILED, f"gate {last.gate}: {last.sentence}")
-        if len(results) < GATE_TRIES:
+        # A gate may know that a repetition cannot help: the request itself is at fault, or what live once showed.
+        hopeless = last.measurements.get("again") is False
+        if len(results) < GATE_TRIES and not hopeless:
             return _run_gate(rollout, index, step, len(results) + 1)
-        return move(rollout, Event.UNDECIDED, f"gate {last.gate} could not tell, twice: {last.sentence}")
+        tried = "and asking again would not change that" if hopeless else "twice"
+        return move(rollout, Event.UNDECIDED, f"gate {last.gate} could not tell, {tried}: {last.sentence}")
     passed = _passed(rollout)
     if rollout.options.require_approval:
         return move(rollout, Event.ASK, f"passed {passed}; waits for `cutover approve {rollout.id}`")

@@ -7,7 +7,7 @@ import pytest
 from controller.core import actions as act
 from controller.core.records import AttemptState, Phase
 from controller.core.route import Mode, SlotState
-from controller.core.seen import Life
+from controller.core.seen import GateSeen, Life
 from controller.core.table import IllegalMove
 
 
@@ -49,6 +49,20 @@ def test_verdict_decides(box, release, verdicts, phase):
     if phase is not Phase.PROMOTED:
         assert box.running() == {"one@00000000"}
         assert not box.world.route.preview
+
+
+@pytest.mark.parametrize(("again", "runs"), [(False, 1), (True, 2), ("no", 2)])
+def test_a_gate_that_knows_that_asking_again_cannot_help_is_asked_once(box, release, again, runs):
+    box.finish(box.propose(release("one")))
+    box.world.verdicts["toolcalls"] = ["hang", "inconclusive"]
+    rollout = box.propose(release("two"))
+    box.run(lambda: (run := box.state.rollouts[rollout].gate) is not None and run.gate == "toolcalls")
+    run = box.state.rollouts[rollout].gate.run
+    box.world.gates[run] = GateSeen("inconclusive", "the margin is too small", {"again": again})
+    assert box.finish(rollout) is Phase.INCONCLUSIVE
+    record = box.state.rollouts[rollout]
+    assert sum(result.gate == "toolcalls" for result in record.gates) == runs
+    assert ("asking again would not change that: the margin is too small" in record.why) == (runs == 1)
 
 
 def test_a_gate_that_only_observes_is_not_said_to_have_passed(box, release):
