@@ -79,18 +79,18 @@ class Watched:
                 env={**os.environ, **cards.environment, "PYTHONPATH": str(SOURCE.parents[2])},
             )
 
-    def ask(self, ours: Collection[int] = (), held: Collection[str] = ()) -> dict[str, Any]:
-        """The sheet now, with `gpus`: what decisions are made from; and `facts`, `hardware`."""
+    def ask(self, ours: Collection[int] = (), held: Collection[str] = (), *, nudge: bool = False) -> dict[str, Any]:
+        """The sheet now, with `gpus`: what decisions are made from; and `facts`, `hardware`. `nudge`: read at once."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"ours": list(ours), "held": list(held)}) + "\n")
+        self._process.stdin.write(json.dumps({"ours": list(ours), "held": list(held), "nudge": nudge}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the inventory's process ended"
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def until(self, seen: Callable[[dict[str, Any]], object], **asked: Collection[Any]) -> dict[str, Any]:
+    def until(self, seen: Callable[[dict[str, Any]], object], **asked: Any) -> dict[str, Any]:
         """The first answer of which `seen` is true."""
         end_s = time.monotonic() + PATIENCE_S
         while not seen(answer := self.ask(**asked)):

@@ -135,7 +135,10 @@ def _cards(status: Document) -> Iterator[tuple[Document, str, str]]:
         for attempt in (status[name] or {}).get("attempts", ()):
             roles[attempt["id"]] = ("warm" if name == "previous" else name, style)
     for gpu in status["gpus"]:
-        if gpu.get("closed"):
+        if not gpu["trusted"]:
+            holder = f"{gpu['held_by']}\n" if gpu["held_by"] else ""
+            yield gpu, f"{holder}untrusted\n{gpu.get('why', '')}", "bold red"
+        elif gpu.get("closed"):
             by = gpu["closed"]["by"]
             word = f"cordoned by {by}" if by else "QUARANTINED"
             holder = f"{gpu['held_by']}\n" if gpu["held_by"] else ""
@@ -156,6 +159,4 @@ def _box(gpu: Document, label: str, style: str) -> RenderableType:
     text = Text(label, overflow="fold")
     if gpu["memory_total_mib"] is not None:
         text.append(f"\n{gpu['memory_used_mib'] / 1024:.0f} of {gpu['memory_total_mib'] / 1024:.0f} GiB")
-    if not gpu["trusted"]:
-        text.append("\nnot trusted", "red")
     return Panel(text, title=f"GPU {gpu['index']}", title_align="left", border_style=style, width=_CARD_WIDTH)

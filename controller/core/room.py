@@ -46,6 +46,8 @@ def find_room(
     for strategy in CHEAPEST_FIRST:
         if strategy not in strategies:
             continue
+        if why_not and not state.seat_attempts(state.live):
+            continue  # nothing that serves could make room: what was said says more
         room = _FINDERS[strategy](state, release, inventory)
         if isinstance(room, Room):
             break

@@ -117,6 +117,26 @@ def test_four_cards_fit_a_terminal_of_80_columns(width, rows):
     assert max(len(line) for line in lines) <= width
 
 
+def test_a_card_that_is_not_trusted_is_not_called_free():
+    card = {
+        "foreign": [],
+        "held_by": None,
+        "memory_total_mib": None,
+        "trusted": False,
+        "why": "GPU is lost",
+        "index": 0,
+    }
+    door = {"alive": False, "public": "127.0.0.1:8000", "why": "down"}
+    status = {
+        "alarms": [], "freeze": None, "live": None, "previous": None, "rollout": None, "queue": [], "now": "nothing",
+        "front_door": door, "gpus": [card, {**card, "held_by": "one-a-1", "index": 1}],
+    }  # fmt: skip
+    shown = "\n".join(line for part in draw_status(status) for line in drawn(part, 80))
+    assert shown.count("GPU is lost") == shown.count("untrusted") == 2
+    assert "one-a-1" in shown
+    assert "free" not in shown
+
+
 def test_who_waits_at_the_front_door_and_who_waited_is_one_line():
     none = {"oldest_s": 0.0, "released": 0, "timed_out": 0, "left": 0, "refused": 0, "full": 0}
     assert hold_line(0, none) == ""

@@ -422,6 +422,14 @@ def test_the_log_has_a_line_per_change_and_none_per_reading(cards, watch):
     assert len([line for line in lines if "Unknown Error (nvmlDeviceGetCount)" in line.get("why", "")]) == 1
 
 
+def test_who_waits_for_a_card_is_not_kept_until_the_next_reading_is_due(cards, watch):
+    cards.show(*TWO)
+    watched = watch(poll_s=600)
+    watched.ask()
+    cards.show(*card_lines(0, 2048), *card_lines(1))
+    watched.until(lambda seen: seen["gpus"][0]["memory_used_mib"] == 2048, nudge=True)
+
+
 # --- without NVML ---
 
 

@@ -20,6 +20,8 @@ structlog.configure(
 inventory = NvmlInventory(**json.loads(sys.argv[1]))
 for line in sys.stdin:
     asked = json.loads(line)
+    if asked["nudge"]:
+        inventory.nudge()
     gpus = inventory.read(asked["ours"], asked["held"])
     sheet = inventory.sheet()
     told = {
