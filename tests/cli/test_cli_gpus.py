@@ -93,11 +93,24 @@ def test_a_daemon_starts_while_nvml_hangs_and_sees_the_cards_when_it_answers(sta
     doctor = next(c for c in stage_doctor(stage)["checks"] if c["name"] == "GPUs")
     assert doctor["ok"] is False
 
-    # Ours on a card: no stranger, neither to the loop nor to whoever asks for a plan.
+    # One that claims a card and does not use it is rejected before any gate.
     cards.show(*TWO)
     wait_until(lambda: [card["state"] for card in gpus("--json").json["cards"]] == ["free", "free"])
-    rollout = stage.propose(topology(stage, "first"), "first", bake_s=0)
-    assert stage.finish(rollout, 120)["phase"] == "promoted"
+    idle = stage.finish(stage.propose(topology(stage, "idle"), "idle", bake_s=0), 120)
+    assert idle["phase"] == "rejected"
+    assert f"check cards: idle-a-1: {uuid_of(0)} shows 4 MiB in use, 4 MiB before its start" in idle["why"]
+    assert [(g["gate"], g["verdict"]) for g in idle["gates"]] == [("cards", "fail"), ("kv-pool", "pass")]
+
+    wait_until(lambda: [card["state"] for card in gpus("--json").json["cards"]] == ["free", "free"])
+
+    # One that uses it is no stranger, neither to the loop nor to whoever asks for a plan.
+    rollout = stage.propose(waiting(stage, "first"), "first", bake_s=0)
+    pid = wait_until(lambda: (f := stage.directory / "waits").is_file() and f.read_text().partition("\n")[0])
+    cards.show(*card_lines(0, 20_004), *card_lines(1), f"process 0 {pid} 20000")
+    (stage.directory / "go").touch()
+    promoted = stage.finish(rollout, 120)
+    assert promoted["phase"] == "promoted", promoted["why"]
+    assert promoted["gates"][0]["sentence"] == f"first-a-2: {uuid_of(0)} +20,000 MiB (pid {pid})"
     attempt = stage.get("/v1/status")["live"]["attempts"][0]["id"]
     pids = attempts.observe(stage.config.runs_dir / attempt).pids
     cards.show(*card_lines(0, 40_004), *card_lines(1), *(f"process 0 {pid} 20000" for pid in pids))
@@ -131,6 +144,25 @@ def topology(stage: Stage, name: str) -> str:
         f"name: {name}\nserves: [emu]\nengine: emulator\nflags: [--start-s, '0.1']\n"
         f"instances: {{a: {{gpus: 1}}}}\nstop_grace_s: 5\ngates: {profile}\n"
     )
+
+
+def waiting(stage: Stage, name: str) -> str:
+    """Its engine tells its pid and begins when it may, so that its card can show what it will have."""
+    script = stage.directory / "start.sh"
+    script.write_text(
+        f"""#!/bin/bash
+exec {sys.executable} -c '
+import os, pathlib, sys, time
+here = pathlib.Path("{stage.directory}")
+(here / "waits").write_text(str(os.getpid()) + chr(10))
+while not (here / "go").exists():
+    time.sleep(0.05)
+where = ["--host", os.environ["HOST"], "--port", os.environ["PORT"]]
+os.execv(sys.executable, [sys.executable, "-m", "launch.engines.emulator", "--model", "emu", *where])
+'
+"""
+    )
+    return topology(stage, name).replace("emulator\nflags: [--start-s, '0.1']", f"script\nscript: {script}")
 
 
 def stage_doctor(stage: Stage) -> dict:
