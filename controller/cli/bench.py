@@ -90,7 +90,8 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
 
     if live == (url is not None):
         raise UsageError("cutover bench needs one of URL and --live")
-    _refuse_where_nothing_can_be_written(html)
+    kept_in = (ledger_file or session.config().ledger) if keep else None
+    _refuse_where_nothing_can_be_written(html, kept_in)
     plan = Plan(
         endpoint=url or f"http://{session.config().public}",
         model=model,
@@ -102,7 +103,7 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         baseline=read_baseline(baseline),
         deadline_s=deadline_s,
         start=start or "",
-        ledger=(ledger_file or session.config().ledger) if keep else None,
+        ledger=kept_in,
     )
     plan = _of_live(session, plan) if live else plan
     plan = _of_topology(plan, topology) if topology is not None else plan
@@ -182,10 +183,16 @@ def _told_by(plan: Plan, topology: Topology) -> Plan:
     )
 
 
-def _refuse_where_nothing_can_be_written(html: Path | None) -> None:
+def _refuse_where_nothing_can_be_written(html: Path | None, ledger: Path | None) -> None:
     """Before an hour of measuring, not after it."""
+    if html is not None and html.is_dir():
+        raise UsageError(f"--html {html} is a directory; name a file in it")
     if html is not None and not html.absolute().parent.is_dir():
         raise UsageError(f"--html {html}: the directory {html.parent} does not exist")
+    if ledger is not None:
+        from gates.ledger.store import Ledger
+
+        Ledger(ledger).refuse_unwritable()
 
 
 def _tell(session: Session, benched: Benched, *, plot: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,19 @@ class Ledger:
         self.path = path
         self._now = now
         self._patience_s = patience_s
+
+    def refuse_unwritable(self) -> None:
+        """To be asked before an hour of measuring: could rows be kept here? Makes nothing."""
+        with reading(self.path, self._patience_s):
+            pass
+        place = (
+            self.path if self.path.exists() else next(each for each in self.path.absolute().parents if each.exists())
+        )
+        if not os.access(place, os.W_OK) or (place != self.path and not place.is_dir()):
+            raise LedgerError(
+                f"the ledger {self.path} cannot be used: nothing can be written there; name another file with "
+                "--ledger-file, or keep nothing with --no-ledger"
+            )
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

@@ -137,6 +137,7 @@ class _Bench:
         self._target = settings.rounds[0]
         self.cells: list[CellRun] = []
         self.interrupted: str | None = None
+        self._met: set[str] = set()
         if devices.absent is not None:
             self.notes.append(f"no figures of GPUs: {devices.absent}")
 
@@ -249,6 +250,7 @@ class _Bench:
             readings = await self._wave(client, short)
             self._asker.correct(cell.workload, [question.chars for question in short], readings)
             samples = [reading.sample for reading in readings if reading.sample is not None]
+            self._failed_warming(cell, readings)
             if not samples:
                 return
             wait_s = statistics.median(sample.ttft_s for sample in samples)
@@ -259,6 +261,15 @@ class _Bench:
             if before_s is not None and abs(wait_s - before_s) <= max(_STEADY_S, _STEADY_SHARE * before_s):
                 return
             before_s = wait_s
+
+    def _failed_warming(self, cell: CellRun, readings: Sequence[Reading]) -> None:
+        """Once for each kind: what a warm-up met explains what the rounds will."""
+        for kind in dict.fromkeys(reading.failure for reading in readings if reading.failure is not None):
+            failed = [reading for reading in readings if reading.failure == kind]
+            if kind not in self._met:
+                self._met.add(kind)
+                counts = f"{len(failed)} of {len(readings)} requests failed while warming up"
+                self.notes.append(f"{cell.key}: {counts} ({kind}): {failed[0].sentence}")
 
     # --- rounds -------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from gates.throughput.book import open_book
 from gates.throughput.gate import judge
 from gates.throughput.plain import read_run
 from gates.throughput.settings import ThroughputSettings
-from gates.trial import open_trial
+from gates.trial import needs_key, open_trial
 
 if TYPE_CHECKING:
     from gates.throughput.records import Run
@@ -97,14 +97,16 @@ def settings_of(profile: str | Path | None, changes: Mapping[str, Any]) -> Mappi
     return settings
 
 
-def only_model(endpoint: str, api_key: str | None) -> str:
-    """The one model that the endpoint serves.
+def only_model(endpoint: str, api_key: str | None, variable: str | None = None) -> str:
+    """The one model that the endpoint serves. `variable`: where the key came from.
 
     Raises `NoAnswerError` when nobody answers, `GateUsageError` when there is none, or a choice.
     """
     exchange = Endpoint.at(endpoint, api_key).get("/v1/models", timeout_s=10.0, limit_bytes=4 * 1024 * 1024)
     if exchange.failure is not None:
         raise NoAnswerError(f"{exchange.failure.sentence}; is the endpoint up?")
+    if exchange.status in (401, 403):
+        raise GateUsageError(f"{needs_key(exchange.status, variable, api_key)}.")
     names = model_names(exchange.body) if exchange.status == 200 else ()
     if len(names) == 1:
         return names[0]
@@ -149,7 +151,9 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
     )
     trial = open_trial(request, lines)
     if not plan.model:
-        request = request.model_copy(update={"model": only_model(plan.endpoint, trial.endpoint.api_key)})
+        request = request.model_copy(
+            update={"model": only_model(plan.endpoint, trial.endpoint.api_key, plan.api_key_env)}
+        )
         trial = open_trial(request, lines)
     refuse_another(plan, request.model, trial.endpoint)
     subject = Subject(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gates.replyparts import error_text, token_count
+from gates.replyparts import error_text, refusal_text, token_count
 from gates.sse import AFTER, BEFORE, StrayLine, events
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MIN_TIMED_TOKENS: Final = 8
 """Fewer tokens after the first chunk make no rate."""
+_GIVEN_UP: Final = ("abort", "aborted", "cancelled", "error")
+"""Reasons for an end that is no end of the answer."""
 _SPOKEN: Final = ("content", "reasoning", "reasoning_content", "tool_calls")
 _TEXT: Final = re.compile(rb'"(?:content|reasoning|reasoning_content)"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _TOO_LONG: Final = ("context length", "context size", "too long", "maximum context", "max_model_len", "longer than")
@@ -112,7 +114,7 @@ def _refusal(exchange: Exchange) -> tuple[str, str] | None:
         said = error_text(exchange.body)
         if exchange.status in (400, 413, 422) and any(words in said.lower() for words in _TOO_LONG):
             return "prompt too long", f"HTTP {exchange.status}: {said}"
-        return f"HTTP {exchange.status}", f"HTTP {exchange.status}" + (f": {said}" if said else "")
+        return f"HTTP {exchange.status}", refusal_text(exchange)
     if exchange.failure is not None and not exchange.pieces:
         kinds = {"timeout": "timeout", "port": "no connection", "host": "no connection"}
         return kinds.get(exchange.failure.layer, "broken off"), exchange.failure.sentence
@@ -194,6 +196,8 @@ class _Stream:
         if not self.done or self.finish is None:
             missing = "[DONE]" if not self.done else "finish_reason"
             return "broken off", f"the stream ended without {missing} after {len(self.times_s)} chunks"
+        if self.finish in _GIVEN_UP:
+            return "given up", f"the engine gave the answer up after {len(self.times_s)} chunks ({self.finish})"
         tokens = token_count((self.usage or {}).get("completion_tokens"))
         if tokens is None:
             return "no usage", "the stream carries no usage, so nobody can count its tokens"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gate_kit import RawServer, Script, replying
 
 from controller.cli import main
 from gates.ledger.selection import Selection
@@ -174,6 +175,7 @@ def test_a_start_that_has_a_name_is_kept_as_one(bench: Bench, profile: Any, tmp_
         (("http://127.0.0.1:9", "--profile", "uni_bnch"), 3, "did you mean 'uni_bench'?"),
         (("http://127.0.0.1:9", "--concurrency", "1,many"), 2, "'many' is no rung"),
         (("http://127.0.0.1:9", "--html", "/no/such/place/x.html"), 2, "does not exist"),
+        (("http://127.0.0.1:9", "--html", "/tmp"), 2, "--html /tmp is a directory"),
         (("http://127.0.0.1:9", "--baseline", "/no/file"), 2, "cannot be read"),
         (("localhost:8000", "--model", "m"), 2, "not an http or https URL"),
     ],
@@ -181,6 +183,26 @@ def test_a_start_that_has_a_name_is_kept_as_one(bench: Bench, profile: Any, tmp_
 def test_what_is_wrong_is_one_sentence(bench: Bench, words: tuple[str, ...], code: int, said: str) -> None:
     done, _, err = bench(*words)
     assert (done, said in err) == (code, True), err
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("taken", "file is not a database"), ("taken/ledger.sqlite", "nothing can be written there")]
+)
+def test_a_ledger_that_cannot_be_used_is_told_before_an_hour_of_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, said: str
+) -> None:
+    (tmp_path / "taken").write_text("no ledger " * 99)
+    code = main(["bench", "http://127.0.0.1:9", "--ledger-file", str(tmp_path / place)])
+    err = capsys.readouterr().err
+    assert (code, said in err) == (1, True), err
+
+
+def test_an_endpoint_that_wants_a_key_says_so_before_it_is_asked_what_it_serves(
+    bench: Bench, raw_server: Callable[[Script], RawServer]
+) -> None:
+    server = raw_server(replying("401 Unauthorized", "application/json", b"{}"))
+    code, _, err = bench(server.url)
+    assert (code, "wants an API key (HTTP 401)" in err) == (2, True), err
 
 
 def test_an_endpoint_that_is_not_there_fails_with_a_sentence(bench: Bench, profile: Any) -> None:

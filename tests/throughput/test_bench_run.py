@@ -235,6 +235,7 @@ def test_an_engine_that_dies_ends_the_run_and_the_rest_is_said() -> None:
     cells = {cell.key.concurrency: cell for cell in measured.run.cells}
     assert cells[8].problem is not None
     assert any("died during the run" in note for note in measured.notes) or cells[4].failures
+    assert any(note.startswith("chat c4: 4 of 4 requests failed while warming up") for note in measured.notes)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,7 @@ STOP = chunk({}, "stop")
         (streamed(FIRST, STOP, usage(10), DONE), "no token"),
         (streamed(FIRST, *TEN, STOP, usage(9), DONE), "stopped early"),
         (streamed(FIRST, *TEN, STOP, usage(11), DONE), "went on"),
+        (streamed(FIRST, *TEN, chunk({}, "abort"), usage(10), DONE), "given up"),
         (streamed(FIRST, *TEN, event(b"not json"), STOP, usage(10), DONE), "malformed"),
         (streamed(FIRST, b"nonsense\n\n", *TEN, STOP, usage(10), DONE), "malformed"),
     ],
