@@ -103,6 +103,20 @@ class Recall(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class MarkAsleep(Record):
+    """It sleeps and the memory of its cards is back: they may go to others, its process, ports and slot stay."""
+
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkAwake(Record):
+    """Its engine says that it is awake; from now on it is probed."""
+
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
 class MarkGone(Record):
     """The process tree is proved empty, and the memory of its cards is not back yet."""
 
@@ -208,6 +222,24 @@ class StopAttempt(Effect):
     """TERM, grace, KILL of the tree: begun here, seen later."""
 
     attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class SleepAttempt(Effect):
+    """Its engine is asked to give its cards back: begun here, seen later."""
+
+    attempt: str
+    used_mib: Mapping[str, int]  # card → in use now
+    again: bool = False  # it was asked before, and nobody knows what came of it
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAttempt(Effect):
+    """Its cards are its own again, and its engine is asked to use them: begun here, seen later."""
+
+    attempt: str
+    for_rollout: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ class Refusal:
 
 
 def holders(state: State) -> dict[str, Attempt]:
-    """GPU id → the attempt that holds it."""
-    return {gpu: attempt for attempt in state.attempts.values() if attempt.holds for gpu in attempt.gpus}
+    """GPU id → the attempt that holds it; a sleeper holds none."""
+    return {gpu: attempt for attempt in state.attempts.values() if attempt.holds_cards for gpu in attempt.gpus}
 
 
 def usable(state: State, inventory: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

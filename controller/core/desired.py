@@ -52,7 +52,7 @@ def desired_route(state: State, policy: Policy) -> Route:
     draining = [
         _slot(state, a, SlotState.DRAIN)
         for a in state.attempts.values()
-        if a.holds and a.exposed and a.slot is not None and a.id not in listed
+        if a.holds and a.exposed and a.slot is not None and a.id not in listed and not a.is_in_bed
     ]
     preview = [
         _slot(state, a, SlotState.READY)
@@ -93,6 +93,8 @@ def probe_wishes(state: State, policy: Policy) -> tuple[ProbeWish, ...]:
     awaited = active is not None and active.phase in {Phase.CUTTING_OVER, Phase.ROLLING_BACK}
     wishes = []
     for attempt in state.attempts.values():
+        if attempt.is_waking and attempt.naps[-1].awake_at_s is None:
+            continue  # it still sleeps: a question would wait, or worse
         if attempt.state in {AttemptState.STARTING, AttemptState.READY} and attempt.pid is not None:
             release = state.releases[attempt.release]
             comes = awaited and Seat(attempt.release, attempt.rollout) == seat

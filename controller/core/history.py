@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from .records import Attempt, Phase, Rollout, State
+from .records import Attempt, Nap, Phase, Rollout, State
 
 
 def start_s(state: State, release: str) -> float | None:
@@ -31,11 +31,39 @@ def stop_s(state: State, release: str) -> float | None:
 
 def drain_s(state: State, release: str) -> float | None:
     """How long streams in flight took to end: the longest drain of the release."""
-    return _longest(
+    stopped = (
         a.stopping_at_s - a.retired_at_s
         for a in state.attempts.values()
         if a.release == release and a.stopping_at_s is not None and a.retired_at_s is not None and not a.hurry
     )
+    return _longest([*stopped, *(nap.asked_at_s - nap.retired_at_s for nap in _naps(state, release))])
+
+
+def _naps(state: State, release: str) -> tuple[Nap, ...]:
+    return tuple(nap for a in state.attempts.values() if a.release == release for nap in a.naps)
+
+
+def sleep_s(state: State, release: str) -> float | None:
+    """From the wish to the proof that the memory is back: the longest of the release's naps."""
+    naps = _naps(state, release)
+    return _longest(nap.asleep_at_s - nap.asked_at_s for nap in naps if nap.asleep_at_s is not None)
+
+
+def wake_s(state: State, release: str) -> float | None:
+    """From the wish to a sane answer with the memory in use again: the longest of the release's wakes."""
+    return _longest(nap.wake_s for nap in _naps(state, release) if nap.wake_s is not None)
+
+
+def leave_s(state: State, release: str) -> float:
+    """How long it takes to get the cards of a release; what neither slept nor stopped here counts as nothing."""
+    slept_s = sleep_s(state, release)
+    return (stop_s(state, release) or 0.0) if slept_s is None else slept_s
+
+
+def return_s(state: State, target: str, leaving: Collection[str], *, asleep: bool) -> float | None:
+    """The price of going back to `target` over the cards of the releases that leave: their leaving and its coming."""
+    comes_s = wake_s(state, target) if asleep else start_s(state, target)
+    return None if comes_s is None else round(comes_s + max((leave_s(state, name) for name in leaving), default=0.0), 1)
 
 
 def gates_s(state: State, release: str, profile: tuple[object, ...]) -> float | None:

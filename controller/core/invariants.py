@@ -25,14 +25,17 @@ def violations(state: State, seen: Seen | None = None, policy: Policy | None = N
 
 
 def _exclusive(state: State) -> list[str]:
-    """A card, a port, a slot has one holder."""
+    """A card, a port, a slot has one holder; the cards of a sleeper are others', its port and its slot are not."""
     held = [a for a in state.attempts.values() if a.holds]
     things = Counter(
-        [f"GPU {gpu}" for a in held for gpu in a.gpus]
+        [f"GPU {gpu}" for a in held if a.holds_cards for gpu in a.gpus]
         + [f"port {a.port}" for a in held]
         + [f"slot {a.slot}" for a in held if a.slot is not None]
     )
-    return [f"{thing} has {count} holders" for thing, count in things.items() if count > 1]
+    found = [f"{thing} has {count} holders" for thing, count in things.items() if count > 1]
+    awake = {AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY}
+    found += [f"{a.id} is {a.state} and its cards are lent" for a in held if a.lent and a.state in awake]
+    return found + [f"{a.id} sleeps and holds its cards" for a in held if a.state is AttemptState.ASLEEP and not a.lent]
 
 
 def _one_at_a_time(state: State) -> list[str]:
@@ -41,6 +44,9 @@ def _one_at_a_time(state: State) -> list[str]:
 
 
 def _passed(rollout: Rollout) -> bool:
+    misplaced = any(r.index < 0 and r.verdict == "fail" and not r.observe for r in rollout.gates)
+    if misplaced and rollout.phase is not Phase.COMPLETING:  # there users came first, and the next pass leads back
+        return False
     for index, step in enumerate(rollout.profile):
         results = [r for r in rollout.gates if r.index == index]
         if not results or (results[-1].verdict != "pass" and not step.get("observe")):
@@ -111,7 +117,9 @@ def _served(state: State, seen: Seen) -> list[str]:
         if slot.state is not SlotState.READY:
             continue
         attempt = by_port.get(slot.port)
-        if attempt is not None and not attempt.exposed and attempt.state is not AttemptState.STOPPING:
+        if attempt is not None and attempt.is_in_bed:
+            found.append(f"the front door sends users to {attempt.id}, which sleeps")
+        elif attempt is not None and not attempt.exposed and attempt.state is not AttemptState.STOPPING:
             found.append(f"the front door sends users to {attempt.id}, which was never committed")
     return found
 

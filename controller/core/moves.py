@@ -18,6 +18,7 @@ from .records import (
     GateResult,
     GateRun,
     Kind,
+    Nap,
     Now,
     Phase,
     Rollout,
@@ -26,6 +27,9 @@ from .records import (
 )
 from .table import Event, IllegalMove, follow
 from .verify import check_results
+
+LEAVES = frozenset(AttemptState) - {AttemptState.RETIRING, AttemptState.STOPPING, AttemptState.STOPPED}
+"""From these an attempt can be retired."""
 
 
 def with_rollout(state: State, rollout: Rollout) -> State:
@@ -160,7 +164,7 @@ def _adopt_plan(state: State, action: act.AdoptPlan, now: Now, why: str) -> Stat
 
 def _conflict(attempt: Attempt, held: list[Attempt]) -> str | None:
     for other in held:
-        if set(attempt.gpus) & set(other.gpus) or attempt.port == other.port:
+        if (other.holds_cards and set(attempt.gpus) & set(other.gpus)) or attempt.port == other.port:
             return f"attempt {attempt.id} wants cards or ports that {other.id} holds"
         if attempt.slot is not None and attempt.slot == other.slot:
             return f"attempt {attempt.id} wants the front-door slot of {other.id}"
@@ -197,7 +201,8 @@ def _take_lease(state: State, action: act.TakeLease, now: Now, why: str) -> Stat
 
 def _mark_ready(state: State, action: act.MarkReady, now: Now, why: str) -> State:
     attempt = attempt_of(state, action.attempt, AttemptState.STARTING)
-    ready = replace(rest(attempt, AttemptState.READY, now, why), ready_at_s=now.boot_s)
+    ready = rest(attempt, AttemptState.READY, now, why)
+    ready = _nap(ready, ready_at_s=now.boot_s) if attempt.is_waking else replace(ready, ready_at_s=now.boot_s)
     return _lit(expose_live(with_attempt(state, ready)), now)
 
 
@@ -232,7 +237,7 @@ def _dark_is_over(rollout: Rollout, now: Now) -> Rollout:
 
 
 def _retire(state: State, action: act.Retire, now: Now, why: str) -> State:
-    attempt = attempt_of(state, action.attempt, AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY)
+    attempt = attempt_of(state, action.attempt, *LEAVES)
     retiring = replace(
         rest(attempt, AttemptState.RETIRING, now, why),
         hurry=action.hurry,
@@ -252,6 +257,25 @@ def _recall(state: State, action: act.Recall, now: Now, why: str) -> State:
     if attempt.hurry or attempt.ready_at_s is None:
         raise IllegalMove(f"attempt {attempt.id} was not retired in good health")
     return _lit(with_attempt(state, replace(rest(attempt, AttemptState.READY, now, why), gave_way_to=None)), now)
+
+
+def _nap(attempt: Attempt, **changes: Any) -> Attempt:
+    """The attempt with its last nap changed."""
+    return replace(attempt, naps=(*attempt.naps[:-1], replace(attempt.naps[-1], **changes)))
+
+
+def _mark_asleep(state: State, action: act.MarkAsleep, now: Now, why: str) -> State:
+    attempt = attempt_of(state, action.attempt, AttemptState.DOZING)
+    # Nobody's stream runs through it: users have to be sent to it anew.
+    asleep = replace(rest(attempt, AttemptState.ASLEEP, now, why), lent=True, exposed=False)
+    return with_attempt(state, _nap(asleep, asleep_at_s=now.boot_s))
+
+
+def _mark_awake(state: State, action: act.MarkAwake, now: Now, why: str) -> State:  # noqa: ARG001
+    attempt = attempt_of(state, action.attempt, AttemptState.STARTING)
+    if not attempt.is_waking:
+        raise IllegalMove(f"attempt {attempt.id} does not wake up, it starts")
+    return with_attempt(state, _nap(attempt, awake_at_s=now.boot_s))
 
 
 def _mark_gone(state: State, action: act.MarkGone, now: Now, why: str) -> State:  # noqa: ARG001
@@ -371,6 +395,27 @@ def _begin_stop(state: State, action: act.StopAttempt, now: Now, why: str) -> St
     return with_attempt(state, stopping)
 
 
+def _begin_sleep(state: State, action: act.SleepAttempt, now: Now, why: str) -> State:
+    attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.DOZING)
+    if attempt.state is AttemptState.DOZING:
+        return state
+    if attempt.hurry or attempt.ready_at_s is None or attempt.retired_at_s is None or attempt.gave_way_to is None:
+        raise IllegalMove(f"attempt {attempt.id} did not make room in good health: it is stopped, not put to sleep")
+    nap = Nap(attempt.gave_way_to, attempt.retired_at_s, now.boot_s, used_mib=action.used_mib)
+    return with_attempt(state, replace(rest(attempt, AttemptState.DOZING, now, why), naps=(*attempt.naps, nap)))
+
+
+def _begin_wake(state: State, action: act.WakeAttempt, now: Now, why: str) -> State:
+    attempt = attempt_of(state, action.attempt, AttemptState.ASLEEP, AttemptState.STARTING)
+    if attempt.state is AttemptState.STARTING:
+        return state
+    for other in state.attempts.values():
+        if other.holds_cards and set(attempt.gpus) & set(other.gpus):
+            raise IllegalMove(f"attempt {attempt.id} cannot wake up on cards that {other.id} holds")
+    starting = replace(rest(attempt, AttemptState.STARTING, now, why), lent=False)
+    return with_attempt(state, _nap(starting, woken_for=action.for_rollout, woken_at_s=now.boot_s))
+
+
 def _begin_gate(state: State, action: act.RunGate, now: Now, why: str) -> State:
     rollout = rollout_of(state, action.rollout)
     if rollout.phase is not Phase.GATING or rollout.gate is not None:
@@ -400,6 +445,14 @@ def _stop_asked(state: State, action: act.StopAttempt, outcome: act.Outcome, now
     return with_attempt(state, replace(attempt_of(state, action.attempt), stop_asked=outcome.ok))
 
 
+def _not_begun(state: State, action: act.SleepAttempt | act.WakeAttempt, outcome: act.Outcome, now: Now) -> State:
+    """Its engine could not even be asked: it is stopped."""
+    attempt = attempt_of(state, action.attempt)
+    if outcome.ok or attempt.state not in {AttemptState.DOZING, AttemptState.STARTING}:
+        return state
+    return with_attempt(state, replace(rest(attempt, AttemptState.RETIRING, now, outcome.sentence), hurry=True))
+
+
 def _gate_begun(state: State, action: act.RunGate, outcome: act.Outcome, now: Now) -> State:  # noqa: ARG001
     rollout = rollout_of(state, action.rollout)
     if outcome.ok or rollout.gate is None:
@@ -427,6 +480,8 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.RecordChecks: _record_checks,
     act.Retire: _retire,
     act.Recall: _recall,
+    act.MarkAsleep: _mark_asleep,
+    act.MarkAwake: _mark_awake,
     act.MarkGone: _mark_gone,
     act.MarkStopped: _mark_stopped,
     act.CloseCard: _close_card,
@@ -438,6 +493,8 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.RecordSample: _record_sample,
     act.StartAttempt: _begin_start,
     act.StopAttempt: _begin_stop,
+    act.SleepAttempt: _begin_sleep,
+    act.WakeAttempt: _begin_wake,
     act.RunGate: _begin_gate,
     act.ClearStrays: _unchanged,
     act.StopGate: _unchanged,
@@ -449,6 +506,8 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
 OUTCOMES: Mapping[type[act.Action], Callable[[State, Any, act.Outcome, Now], State]] = {
     act.StartAttempt: _started,
     act.StopAttempt: _stop_asked,
+    act.SleepAttempt: _not_begun,
+    act.WakeAttempt: _not_begun,
     act.RunGate: _gate_begun,
     act.StopGate: _gate_stopped,
 }

@@ -25,11 +25,11 @@ class Plan:
     strategy: str  # blue-green | rolling | swap
     gpu_map: Mapping[str, tuple[str, ...]]  # instance → GPU ids
     first: tuple[str, ...]  # instances that start before the switch: all of them, but for rolling
-    gives_way: tuple[str, ...]  # attempts that are stopped before the first instance starts
-    later: tuple[str, ...]  # rolling: attempts of live that are stopped after the switch
+    gives_way: tuple[str, ...]  # attempts that sleep or are stopped before the first instance starts
+    later: tuple[str, ...]  # rolling: attempts of live that sleep or are stopped after the switch
     steps: tuple[str, ...]
     blackout_s: float | None  # how long nothing serves, expected; None: this box has not measured the parts yet
-    rollback: str  # how one would return: running | cold | none
+    rollback: str  # how one would return: running | asleep | cold | none
     rollback_s: float | None  # expected; None: this box has not measured it yet
     start_s: float | None  # expected, from this box's own history
     why_not: tuple[str, ...] = ()  # a sentence for each cheaper strategy that does not fit
@@ -141,6 +141,7 @@ def _plan(
     if room.strategy is Strategy.ROLLING:
         notes.append(_capacity(state, room))
     warm = live is not None and room.strategy is Strategy.BLUE_GREEN
+    asleep = live is not None and not warm and policy.sleep and state.releases[live.release].can_sleep
     return Plan(
         release=release.id,
         strategy=room.strategy.value,
@@ -150,8 +151,12 @@ def _plan(
         later=room.later,
         steps=tuple(_steps(state, release, room, policy)),
         blackout_s=_blackout_s(state, release, room, start_s, profile) if dark else 0.0,
-        rollback="none" if live is None else "running" if warm else "cold",
-        rollback_s=None if live is None else 1.0 if warm else _return_s(state, release.id, live.release),
+        rollback="none" if live is None else "running" if warm else "asleep" if asleep else "cold",
+        rollback_s=None
+        if live is None
+        else 1.0
+        if warm
+        else history.return_s(state, live.release, (release.id,), asleep=asleep),
         start_s=start_s,
         why_not=why_not,
         notes=tuple(notes),
@@ -175,12 +180,14 @@ def _blackout_s(
     leaving = {state.attempts[a].release for a in room.gives_way}
     # What never drained or stopped here counts as nothing: the start and the gates are the long parts.
     drained_s = max((history.drain_s(state, name) or 0.0 for name in leaving), default=0.0)
-    stopped_s = max((history.stop_s(state, name) or 0.0 for name in leaving), default=0.0)
-    return _sum_s(drained_s, stopped_s, start_s, history.gates_s(state, release.id, profile))
+    left_s = max((history.leave_s(state, name) for name in leaving), default=0.0)
+    return _sum_s(drained_s, left_s, start_s, history.gates_s(state, release.id, profile))
 
 
-def _return_s(state: State, candidate: str, live: str) -> float | None:
-    return _sum_s(history.stop_s(state, candidate) or 0.0, history.start_s(state, live))
+def _leave(state: State, names: Collection[str], policy: Policy) -> str:
+    """``stop a-1, a-2``, or ``put a-1 to sleep``."""
+    sleeps = policy.sleep and all(state.releases[state.attempts[name].release].can_sleep for name in names)
+    return f"put {', '.join(names)} to sleep" if sleeps else f"stop {', '.join(names)}"
 
 
 def _steps(state: State, release: Release, room: Room, policy: Policy) -> Iterator[str]:
@@ -189,18 +196,18 @@ def _steps(state: State, release: Release, room: Room, policy: Policy) -> Iterat
     warm = [a for a in room.gives_way if a not in serving]
     leaving = [a for a in room.gives_way if a in serving]
     if warm:
-        yield f"stop {', '.join(warm)} (warm, not serving) to free the cards"
+        yield f"{_leave(state, warm, policy)} (warm, not serving) to free the cards"
     if room.strategy is Strategy.SWAP:
         yield (
             f"hold new requests, let streams in flight end for up to {policy.swap_drain_s:.0f} s, "
-            f"stop {', '.join(leaving)}"
+            f"{_leave(state, leaving, policy)}"
         )
     elif leaving:
-        yield f"drain and stop {', '.join(leaving)}; {', '.join(room.later)} keeps serving"
+        yield f"drain and {_leave(state, leaving, policy)}; {', '.join(room.later)} keeps serving"
     yield from _starts(release, room, room.first)
     yield "prove it through the preview address"
     if room.strategy is Strategy.ROLLING:
-        yield f"switch new requests to {', '.join(room.first)}; drain and stop {', '.join(room.later)}"
+        yield f"switch new requests to {', '.join(room.first)}; drain and {_leave(state, room.later, policy)}"
         yield from _starts(release, room, [i.name for i in release.instances if i.name not in room.first])
     elif room.strategy is Strategy.SWAP:
         yield "let the held requests in, in order of arrival"

@@ -35,4 +35,7 @@ class Policy:
     port_block: int = 10
     slots: int = 32
     keep_previous_warm: bool = True
+    sleep: bool = True  # who makes room sleeps, where its engine can: going back is a wake then, and no start
+    sleep_deadline_s: float = 60.0  # to fall asleep with the memory back, and to wake up to a sane answer
+    sleep_leftover_mib: int = 3072  # what a sleeper may keep on each card: its CUDA context, graphs and buffers
     retry_after_s: int = 30

@@ -16,6 +16,7 @@ from .returning import rolling_back
 from .room import Strategy
 from .seats import all_ready, ask_to_leave, heard_since, is_fresh, missing_instances, move, new_attempts
 from .seen import Seen
+from .sleep import sleeps_whole
 from .table import DEADLINE_S, Event
 from .verify import unverified, what_is_wrong
 
@@ -32,6 +33,8 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     makes_room = rollout.planned("gives_way") or any(a.gave_way_to == rollout.id for a in state.attempts.values())
     grace_s = max((r.stop_grace_s for r in state.releases.values()), default=0.0)
     room_s = (policy.drain_s if makes_room else 0.0) + grace_s
+    if policy.sleep:  # to fall asleep, or not to; on the way back to wake up besides
+        room_s += policy.sleep_deadline_s * (2 if rollout.phase is Phase.ROLLING_BACK else 1)
     if rollout.phase is Phase.STARTING:
         return base_s + starts_s
     if rollout.phase in {Phase.ROLLING_BACK, Phase.COMPLETING}:
@@ -245,7 +248,8 @@ def _what_stays(rollout: Rollout, state: State) -> str:
     if state.live is None:
         return ""
     if not any(a.is_staying for a in state.seat_attempts(state.live)):
-        return f"; {state.live.release} is stopped"
+        asleep = sleeps_whole(state, state.live)
+        return f"; {state.live.release} {'sleeps' if asleep else 'is stopped'}"
     partly = ", ".join(rollout.planned("first"))
     return f"; {partly} first, the rest follows" if state.unborn(rollout.seat) else f"; {state.live.release} stays warm"
 

@@ -60,12 +60,14 @@ class Kind(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """Life of one start of one instance. Its GPUs are leased until `stopped`."""
+    """Life of one start of one instance. Its GPUs are leased until `stopped`, and not while it is `asleep`."""
 
     PLANNED = "planned"
     STARTING = "starting"
     READY = "ready"
     RETIRING = "retiring"  # gets no new requests; its streams finish
+    DOZING = "dozing"  # it was asked to sleep; whether it does, and whether the memory is back, is not proved yet
+    ASLEEP = "asleep"  # its process lives and its cards are free: waking it leads back to `starting`
     STOPPING = "stopping"
     STOPPED = "stopped"
 
@@ -98,6 +100,7 @@ class Release:
     start_timeout_s: float | None = None
     stop_grace_s: float = 30.0
     needs_admin: tuple[str, ...] = ()
+    can_sleep: bool = False  # its engine was told what it needs to give its cards back and to take them again
 
     def instance(self, name: str) -> Instance:
         return next(instance for instance in self.instances if instance.name == name)
@@ -113,6 +116,26 @@ class Seat:
     release: str
     rollout: str
     since_wall_s: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Nap:
+    """One sleep of an attempt, from the wish to the proof that it generates again."""
+
+    for_rollout: str  # that needed its cards
+    retired_at_s: float
+    asked_at_s: float
+    used_mib: Mapping[str, int] = field(default_factory=dict)  # card → used before it slept
+    asleep_at_s: float | None = None  # its engine says so, and the memory is back
+    woken_for: str | None = None  # the rollout that wanted it back; empty: production itself
+    woken_at_s: float | None = None  # the wake was asked for
+    awake_at_s: float | None = None  # its engine says that it is awake
+    ready_at_s: float | None = None  # it generated, and its memory is in use again
+
+    @property
+    def wake_s(self) -> float | None:
+        """What waking it took, if it succeeded."""
+        return None if self.ready_at_s is None or self.woken_at_s is None else self.ready_at_s - self.woken_at_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +182,31 @@ class Attempt:
     memory_before_mib: Mapping[str, int] = field(default_factory=dict)  # card → used before it started
     kv_tokens: int | None = None  # room of its KV pool, as its engine said
     checks: tuple[Checked, ...] = ()  # of its place on the box, made once, when it was ready
+    naps: tuple[Nap, ...] = ()
+    lent: bool = False  # its cards are not its own any more: it sleeps, or was stopped in its sleep
 
     @property
     def holds(self) -> bool:
-        """Whether GPUs, ports and slot are still taken."""
+        """Whether ports and slot are still taken, and its GPUs unless it sleeps."""
         return self.state is not AttemptState.STOPPED
+
+    @property
+    def holds_cards(self) -> bool:
+        return self.holds and not self.lent
+
+    @property
+    def is_in_bed(self) -> bool:
+        """Whether it sleeps or is about to: it takes no requests and answers no probe."""
+        return self.state in {AttemptState.DOZING, AttemptState.ASLEEP}
+
+    @property
+    def is_waking(self) -> bool:
+        return self.state is AttemptState.STARTING and bool(self.naps)
+
+    @property
+    def begun_at_s(self) -> float | None:
+        """When its start began, or the wake that it is in."""
+        return self.naps[-1].woken_at_s if self.is_waking else self.started_at_s
 
     @property
     def is_staying(self) -> bool:

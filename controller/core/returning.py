@@ -12,6 +12,7 @@ from .records import Attempt, AttemptState, Kind, Release, Rollout, Seat, State
 from .room import CHEAPEST_FIRST, Room, Strategy, find_room
 from .seats import all_ready, ask_to_leave, is_fresh, is_recallable, missing_instances, move, new_attempts
 from .seen import Seen
+from .sleep import sleeps_whole, wake, who_leaves
 from .table import Event
 
 
@@ -24,7 +25,8 @@ def rolling_back(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> 
     assert seat is not None  # noqa: S101 - the target is set
     cold = seat.rollout == rollout.id
     if all_ready(state, seat):
-        how = "started again" if cold else "still warm"
+        woken = any(a.naps and a.naps[-1].woken_for == rollout.id for a in state.seat_attempts(seat))
+        how = "started again" if cold else "woken" if woken else "still warm"
         return _return_to(rollout, state, seat, seen, policy, how)
     if cold:
         return _await_target(rollout, target, state, seat)
@@ -76,13 +78,15 @@ def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, poli
     """The release to return to is not running whole: clear what is left of it and start it again."""
     left = state.seat_attempts(target)
     release = state.releases[target.release]
+    if sleeps_whole(state, target):
+        return _wake_target(rollout, target, state, seen, policy)
     if draining := _all_there(left, release):
         return Decision(act.Recall(draining.id), f"{draining.id} still drains: it serves again")
     starting = [a for a in left if a.state in {AttemptState.PLANNED, AttemptState.STARTING}]
     if starting and not missing_instances(state, target):
         return None
     for attempt in left:
-        if attempt.is_staying:
+        if attempt.is_staying or attempt.is_in_bed:
             return Decision(
                 act.Retire(attempt.id), "an instance of it is gone: the release is started again as a whole"
             )
@@ -94,6 +98,25 @@ def _start_target(rollout: Rollout, target: Seat, state: State, seen: Seen, poli
     if isinstance(placed, Refusal):
         return _make_room_to_return(rollout, state, release, placed, seen, policy)
     return _start_again(rollout, state, release, placed, seen, policy)
+
+
+def _wake_target(rollout: Rollout, target: Seat, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """The release to return to sleeps: whoever has its cards makes room, and it is woken instance by instance."""
+    left = state.seat_attempts(target)
+    for attempt in left:
+        if is_recallable(attempt):
+            return Decision(act.Recall(attempt.id), f"{attempt.id} still drains: it serves again")
+    if any(a.state in {AttemptState.STARTING, AttemptState.DOZING} for a in left):
+        return None  # no longer than its deadline
+    for attempt in left:
+        if attempt.state is AttemptState.ASLEEP and set(attempt.gpus) & set(state.closed):
+            return Decision(act.Retire(attempt.id, hurry=True), "its cards are closed: it is started elsewhere")
+        if attempt.state is AttemptState.ASLEEP and (comes := wake(attempt, state, rollout.id)):
+            return comes
+    if any(a.state is AttemptState.READY for a in left):
+        return _return_to(rollout, state, target, seen, policy, "what is awake of it")
+    names, _ = who_leaves(state, target)
+    return ask_to_leave(rollout, state, names, seen, policy)
 
 
 def _start_again(
@@ -117,7 +140,11 @@ def _make_room_to_return(
     rollout: Rollout, state: State, release: Release, refusal: Refusal, seen: Seen, policy: Policy
 ) -> Decision | None:
     """The cards of the release to return to are taken: by what leaves anyway, or by live, which makes room then."""
-    if any(a.holds and a.gave_way_to == rollout.id for a in state.attempts.values()):
+    leaving = [a for a in state.attempts.values() if a.holds_cards and a.gave_way_to == rollout.id]
+    leaving = [a for a in leaving if not a.is_staying]
+    if any(a.slot is None for a in leaving):  # it ends when its router has: what stands behind one leaves as a whole
+        return ask_to_leave(rollout, state, tuple(a.id for a in state.seat_attempts(state.live)), seen, policy)
+    if leaving:
         return None
     free, soon = without_holder(state, seen.gpus), without_holder(state, seen.gpus, _leaving(state, policy))
     if _comes_in_parts(release) and (some := place_some(release.instances, free, seen.gpus)):

@@ -26,6 +26,7 @@ from .rules_attempts import (
     stop_retired,
 )
 from .rules_live import comes_back, give_up_start, retire_silent, revive_live
+from .rules_sleep import watch_sleep
 from .seats import move
 from .seen import Seen
 from .settle import settling
@@ -195,6 +196,7 @@ RULES: tuple[Rule, ...] = (
     bury_dead,
     adopt_start,
     mark_ready,
+    watch_sleep,
     retire_silent,
     give_up_start,
     revive_live,

@@ -12,9 +12,18 @@ from .route import SlotState
 from .seats import is_fresh
 from .seen import Life, ProcessSeen, Seen
 from .settle import settles_for_s
+from .sleep import (
+    leaves_its_bed,
+    leftover_mib,
+    may_sleep,
+    not_taken_again,
+    profiles_beside,
+    sleeps_whole,
+    used_mib,
+)
 
 STRAY_GRACE_S = 10.0
-BEGUN = frozenset({AttemptState.STARTING, AttemptState.READY})
+BEGUN = frozenset({AttemptState.STARTING, AttemptState.READY, AttemptState.DOZING, AttemptState.ASLEEP})
 LEAVING = frozenset({AttemptState.RETIRING, AttemptState.STOPPING})
 
 
@@ -35,7 +44,10 @@ def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:
             continue  # its shim was killed and the engine generates: nobody gains from cutting its streams
         if process.life is not Life.RUNNING:
             why = process.sentence or "its process is gone"
-            return Decision(act.Retire(attempt.id, hurry=True, port_conflict=process.port_conflict), why)
+            # Who died in its sleep made room all the same: while that rollout runs, it is not started again.
+            gave_way_to = attempt.gave_way_to if attempt.is_in_bed else None
+            gone = act.Retire(attempt.id, hurry=True, port_conflict=process.port_conflict, gives_way_to=gave_way_to)
+            return Decision(gone, why)
     return None
 
 
@@ -52,10 +64,15 @@ def mark_ready(state: State, seen: Seen, policy: Policy) -> Decision | None:  # 
     for attempt in state.attempts.values():
         if attempt.state is not AttemptState.STARTING or attempt.pid is None:
             continue
-        probe = seen.probes.get(attempt.id)
-        if probe is not None and probe.ok and probe.started_at_s >= (attempt.started_at_s or 0.0):
-            took_s = seen.now.boot_s - (attempt.started_at_s or seen.now.boot_s)
-            return Decision(act.MarkReady(attempt.id), f"{attempt.id} generates, {took_s:.1f} s after its start")
+        probe, since_s = seen.probes.get(attempt.id), attempt.started_at_s or 0.0
+        if attempt.is_waking:  # nothing of before the wake counts, and tokens alone do not either
+            since_s = attempt.naps[-1].awake_at_s or seen.now.boot_s + 1.0
+            if not_taken_again(attempt, seen):
+                continue
+        if probe is not None and probe.ok and probe.started_at_s >= since_s:
+            took_s = seen.now.boot_s - (attempt.begun_at_s or seen.now.boot_s)
+            begun = "wake" if attempt.is_waking else "start"
+            return Decision(act.MarkReady(attempt.id), f"{attempt.id} generates, {took_s:.1f} s after its {begun}")
     return None
 
 
@@ -78,7 +95,7 @@ def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:
         loads_a_model = attempt.role != "router"
         if loads_a_model and len(loading) >= policy.max_concurrent_starts:
             continue
-        if settles_for_s(attempt, state, seen, policy) > 0:
+        if settles_for_s(attempt, state, seen, policy) > 0 or leaves_its_bed(attempt, state, seen):
             continue
         if set(after) <= ready:
             cards = ", ".join(attempt.gpus) or "no GPU"
@@ -90,8 +107,13 @@ def retire_unwanted(state: State, seen: Seen, policy: Policy) -> Decision | None
     wanted = wanted_seats(state, policy)
     for attempt in state.attempts.values():
         staying = attempt.holds and attempt.state not in LEAVING
-        if staying and Seat(attempt.release, attempt.rollout) not in wanted:
+        seat = Seat(attempt.release, attempt.rollout)
+        if staying and seat not in wanted:
             return Decision(act.Retire(attempt.id), f"{attempt.id} is neither live, candidate nor previous")
+        alone = state.active is None and seat != state.live and not sleeps_whole(state, seat)
+        if attempt.state is AttemptState.ASLEEP and alone:
+            why = f"{attempt.id} sleeps for nothing: the other instances of {attempt.release} are gone"
+            return Decision(act.Retire(attempt.id), why)
     return None
 
 
@@ -131,8 +153,10 @@ def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
             if not attempt.stop_asked:
                 return Decision(act.StopAttempt(attempt.id), "its stop was begun and not recorded")
             continue
+        if profiles_beside(attempt, state):
+            continue  # no longer than that start may take
         if is_drained(attempt, state, seen):
-            return Decision(act.StopAttempt(attempt.id), f"stop {attempt.id}: {attempt.why}")
+            return _lay_down(attempt, state, seen, policy)
         limit_s = _drain_limit_s(attempt, state, policy)
         if attempt.slot is not None and since_s > limit_s and seen.door.alive:
             streams = next((s.in_flight for s in seen.door.public if s.number == attempt.slot), 0)
@@ -143,16 +167,24 @@ def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
     return None
 
 
+def _lay_down(attempt: Attempt, state: State, seen: Seen, policy: Policy) -> Decision:
+    if may_sleep(attempt, state, policy):
+        sleeps = act.SleepAttempt(attempt.id, used_mib(attempt, seen))
+        return Decision(sleeps, f"put {attempt.id} to sleep: {attempt.why}")
+    return Decision(act.StopAttempt(attempt.id), f"stop {attempt.id}: {attempt.why}")
+
+
 def _await_memory(attempt: Attempt, state: State, seen: Seen, policy: Policy) -> Decision | None:
     """A lease ends when the memory is back; a card that does not give it back in time is nobody's."""
-    if attempt.boot_id != seen.now.boot_id:
-        return None  # nothing outlives a reboot
+    if attempt.boot_id != seen.now.boot_id or attempt.lent:
+        return None  # nothing outlives a reboot; and who sleeps gave its cards back before
     cards = {gpu.id: gpu for gpu in seen.gpus}
-    late = [
-        (gpu, free_mib + policy.memory_slack_mib)
+    limits = {
+        gpu: free_mib + policy.memory_slack_mib + leftover_mib(gpu, attempt, state, policy)
         for gpu, free_mib in attempt.memory_before_mib.items()
-        if gpu not in state.closed and not is_back(cards.get(gpu), free_mib + policy.memory_slack_mib)
-    ]
+        if gpu not in state.closed
+    }
+    late = [(gpu, limit_mib) for gpu, limit_mib in limits.items() if not is_back(cards.get(gpu), limit_mib)]
     if not late:
         return None
     gpu, limit_mib = late[0]

@@ -9,10 +9,11 @@ from .actions import Decision
 from .cards import Places, Refusal, holders, no_places, place, without_holder
 from .desired import SWITCHED, candidate_seat
 from .policy import Policy
-from .records import Attempt, AttemptState, Kind, Phase, Release, Rollout, Seat, State
+from .records import Attempt, AttemptState, Release, Seat, State
 from .rules_attempts import LEAVING
-from .seats import all_ready, is_recallable, missing_instances, new_attempts
+from .seats import all_ready, is_failed_bake, is_recallable, missing_instances, new_attempts
 from .seen import Seen
+from .sleep import in_the_way, wake
 
 
 def retire_silent(state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -44,17 +45,12 @@ def give_up_start(state: State, seen: Seen, policy: Policy) -> Decision | None:
     Candidates and releases that are returned to have the deadline of their phase.
     """
     for attempt in state.seat_attempts(state.live):
-        if attempt.state is not AttemptState.STARTING or attempt.started_at_s is None:
-            continue
+        if attempt.state is not AttemptState.STARTING or attempt.started_at_s is None or attempt.is_waking:
+            continue  # a wake has a deadline of its own
         limit_s = state.releases[attempt.release].start_timeout_s or policy.start_s
         if attempt.boot_id == seen.now.boot_id and seen.now.boot_s - attempt.started_at_s > limit_s:
             return Decision(act.Retire(attempt.id, hurry=True), f"its start took longer than {limit_s:.0f} s")
     return None
-
-
-def is_failed_bake(rollout: Rollout) -> bool:
-    """What is live just now is what is being left, because it is worse: nothing of it is worth a start."""
-    return rollout.phase is Phase.ROLLING_BACK and rollout.kind is not Kind.ROLLBACK
 
 
 def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -67,10 +63,14 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
         return None
     for name in missing_instances(state, seat):
         mine = state.attempts_of(seat, name)
-        if active is not None and mine[-1].gave_way_to == active.id:
-            continue
+        if active is not None and (mine[-1].gave_way_to == active.id or mine[-1].id in active.planned("gives_way")):
+            continue  # it made room, or was gone before it was asked to
         if mine[-1].gave_way_to and is_recallable(mine[-1]):
             return Decision(act.Recall(mine[-1].id), "its cards are not needed any more: it serves again")
+        if mine[-1].is_in_bed:
+            if comes := _wake_live(mine[-1], state):
+                return comes
+            continue
         recent = _recent_starts(mine, seen, policy)
         if any(a.state in LEAVING for a in mine) or recent > policy.restart_budget:
             continue
@@ -86,6 +86,16 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
             f"live instance {name} is gone ({mine[-1].why}): start it again ({recent} starts so far)",
         )
     return _bear(state, seen, policy, seat) or _rewire_router(state, seen, policy, seat)
+
+
+def _wake_live(last: Attempt, state: State) -> Decision | None:
+    """A sleeping instance of live; where its cards are closed or its sisters' by now, it is started elsewhere."""
+    if last.state is not AttemptState.ASLEEP:
+        return None  # it falls asleep first, or is stopped: that takes no longer than its deadline
+    sisters = {a.id for a in state.seat_attempts(state.live) if a.is_staying}
+    if set(last.gpus) & set(state.closed) or sisters & set(in_the_way(last, state)):
+        return Decision(act.Retire(last.id, hurry=True, gives_way_to=last.gave_way_to), "its cards are not to be had")
+    return _yields_to_live(state, set(last.gpus)) or wake(last, state, last.gave_way_to or "")
 
 
 def _cards_to_revive(state: State, seen: Seen, last: Attempt, release: Release) -> tuple[str, ...] | None:

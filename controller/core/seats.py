@@ -8,7 +8,7 @@ from dataclasses import replace
 from . import actions as act
 from .actions import Decision
 from .policy import Policy
-from .records import Attempt, AttemptState, Rollout, Seat, State
+from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .seen import ProbeSeen, Seen
 from .table import Event
 
@@ -93,6 +93,11 @@ def heard_since(state: State, seat: Seat, door: str, seen: Seen, fresh_s: float,
     """Whether every attempt of the seat, and the seat through the front door, has generated since then."""
     names = (*(a.id for a in state.seat_attempts(seat)), door)
     return all(is_fresh(seen.probes.get(name), seen, fresh_s, since_s) for name in names)
+
+
+def is_failed_bake(rollout: Rollout) -> bool:
+    """What is live just now is what is being left, because it is worse: nothing of it is worth a start."""
+    return rollout.phase is Phase.ROLLING_BACK and rollout.kind is not Kind.ROLLBACK
 
 
 def is_recallable(attempt: Attempt) -> bool:

@@ -50,6 +50,15 @@ class ProbeSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class SleepSeen:
+    """What came of asking an engine to sleep or to wake up. `ok` is None while it has not answered."""
+
+    wanted: str  # sleep | wake
+    ok: bool | None = None
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GateSeen:
     """A gate run that is over."""
 
@@ -105,6 +114,7 @@ class Seen:
     probes: Mapping[str, ProbeSeen] = field(default_factory=dict)  # by attempt id, and `public`, `preview`
     traffic: Mapping[str, Traffic] = field(default_factory=dict)  # by attempt id; in a bake since the switch
     gates: Mapping[str, GateSeen] = field(default_factory=dict)  # finished runs, by run id
+    sleeps: Mapping[str, SleepSeen] = field(default_factory=dict)  # what this daemon asked last, by attempt id
     gpus: tuple[Gpu, ...] = ()
     gpus_at_s: float | None = None  # when the cards were read; None: there is nothing to read
     gpus_why: str = ""  # why nobody knows which cards there are, or how they are

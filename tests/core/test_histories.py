@@ -6,10 +6,12 @@ A failing seed is replayed by its number: `pytest tests/core/test_histories.py -
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_world import Box, FakeWorld
+from sleepy_world import HEALTHY, TROUBLES, SleepyWorld
 
 from controller.core import actions as act
 from controller.core.invariants import violations
@@ -23,6 +25,7 @@ from controller.store.journal import Journal
 
 STEPS = 60
 SEEDS = 20
+SLEEPY_SEEDS = 8  # each has its clock turned further
 CAMPAIGN = 400
 
 
@@ -35,23 +38,65 @@ def box(tmp_path):
     journal.close()
 
 
+@pytest.fixture
+def sleepy(tmp_path):
+    """The same with engines that can sleep, and that have all the troubles with it."""
+    journal = Journal(Path(":memory:"))
+    world = SleepyWorld(memory_mib=dict.fromkeys(range(4), 0))
+    yield Box(Loop(journal, world, Policy(bake_s=30.0)), world, journal)
+    journal.close()
+
+
+def lullaby(box, dice: random.Random) -> None:
+    """Something happens to engines that can sleep, more often to those that do; and people go back and forth."""
+    world = box.world
+    beds = [a.id for a in box.state.attempts.values() if a.is_in_bed or a.is_waking]
+    name = dice.choice(beds or list(world.engines) or [""])
+    happening = dice.randrange(12)
+    if happening == 0:
+        world.trouble = dice.choice((HEALTHY, *TROUBLES))
+    elif happening == 1 and name:
+        world.engines[name].trouble = dice.choice((HEALTHY, *TROUBLES))
+    elif happening == 2 and beds and world.processes.get(name, None) is not None:
+        world.die(name)
+    elif happening == 3:
+        world.sleep_s, world.wake_s = dice.choice(((2.0, 1.0), (0.0, 0.0), (90.0, 1.0), (5.0, 90.0)))
+    elif happening == 4:
+        world.controller_died()
+    elif happening == 5:
+        box.loop.policy = replace(box.loop.policy, sleep=dice.random() < 0.8)
+    else:
+        peace(box)
+        passes(box, 150)
+        if box.state.previous is not None and box.state.active is None:
+            box.rollback()
+
+
 def chaos(box, release, dice: random.Random) -> None:
     """One thing happens."""
+    if isinstance(box.world, SleepyWorld) and dice.random() < 0.6:
+        lullaby(box, dice)
+        return
     alive = [name for name, p in box.world.processes.items() if p.life is Life.RUNNING]
     open_ones = [r.id for r in box.state.rollouts.values() if r.ended_wall_s is None]
 
     def propose():
         router = dice.random() < 0.2
-        gpus, instances = dice.choice((1, 1, 2, 2, 4)), 2 if router else dice.choice((1, 1, 2))
+        drowsy = isinstance(box.world, SleepyWorld)
+        gpus, instances = dice.choice((2, 2, 4) if drowsy else (1, 1, 2, 2, 4)), 2 if router else dice.choice((1, 1, 2))
         name = (
             f"{dice.choice('abcd')}{gpus}x{instances}{'r' if router else ''}"  # a release never changes under its name
         )
         made = release(name, gpus=gpus, instances=instances, router=router)
+        if isinstance(box.world, SleepyWorld):
+            made = replace(made, can_sleep=not router)
         box.propose(
             made,
             require_approval=dice.random() < 0.1,
             bake_s=dice.choice((0.0, 5.0, 30.0)),
-            strategy=dice.choice(("auto", "auto", "any", "rolling", "swap")),
+            strategy=dice.choice(
+                ("any", "any", "rolling", "swap") if drowsy else ("auto", "auto", "any", "rolling", "swap")
+            ),
             wait_for_free_s=dice.choice((None, None, 50.0)),
         )
 
@@ -125,6 +170,8 @@ def peace(box) -> None:
     box.world.in_flight.clear()
     box.world.verdicts.clear()
     box.world.door_alive = True
+    if isinstance(box.world, SleepyWorld):
+        box.world.sleep_s, box.world.wake_s, box.world.trouble = 2.0, 1.0, HEALTHY
     for process in box.world.processes.values():
         process.silent = False
         process.ready_s = min(process.ready_s, box.world.clock_s + 1.0)
@@ -146,6 +193,18 @@ def test_many_random_evenings_end_well(box, release, seed):
     evening(box, release, seed)
 
 
+@pytest.mark.parametrize("seed", range(SLEEPY_SEEDS), ids=lambda n: f"seed{n}")
+def test_a_random_evening_of_sleepers_ends_well(sleepy, release, seed):
+    evening(sleepy, release, seed)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(SLEEPY_SEEDS, CAMPAIGN), ids=lambda n: f"seed{n}")
+def test_many_random_evenings_of_sleepers_end_well(sleepy, release, seed):
+    evening(sleepy, release, seed)
+
+
 def evening(box, release, seed: int) -> None:
     """Chaos, then peace: whatever was begun ends, what is not wanted is gone, and live serves."""
     dice = random.Random(seed)  # noqa: S311 - replayed by its seed
@@ -164,7 +223,9 @@ def evening(box, release, seed: int) -> None:
     assert not box.state.queue, box.loop.why
     assert not [r.id for r in box.state.rollouts.values() if r.phase in ACTIVE], box.loop.why
     held = [a for a in box.state.attempts.values() if a.holds]
-    assert all(a.state is AttemptState.READY for a in held), box.loop.why
+    assert all(a.state in {AttemptState.READY, AttemptState.ASLEEP} for a in held), box.loop.why
+    asleep = {(a.release, a.rollout) for a in held if a.state is AttemptState.ASLEEP}
+    assert not box.state.live or (box.state.live.release, box.state.live.rollout) not in asleep
     wanted = {(seat.release, seat.rollout) for seat in (box.state.live, box.state.previous) if seat}
     assert {(a.release, a.rollout) for a in held} <= wanted
     if box.state.live is not None:
