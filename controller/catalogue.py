@@ -11,6 +11,7 @@ from gates.profile import load as load_profile
 from launch import compat
 from launch import release as launched
 from launch.engines.base import running_at_once
+from launch.sleep import can_sleep
 from launch.topology import Topology
 
 from .core.records import Instance, Release
@@ -66,6 +67,7 @@ def record_of(frozen: launched.Release) -> Release:
         # Only a topology that says so overrules the configuration's `start_s`.
         start_timeout_s=topology.start_timeout_s if "start_timeout_s" in topology.model_fields_set else None,
         stop_grace_s=topology.stop_grace_s,
+        can_sleep=can_sleep(topology),
         needs_admin=tuple(_admin_sentence(entry) for entry in frozen.manifest.get("needs_admin", ())),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from launch.errors import LaunchError
 from launch.strict_yaml import Document, dotted, read
@@ -70,6 +70,34 @@ class Swap(_Strict):
     at_drain_end: Literal["cut", "give up"] = "cut"
 
 
+class Sleep(_Strict):
+    """Who makes room sleeps, where its engine can: the way back is a wake then, and no start."""
+
+    level: int = 1
+    deadline_s: Seconds = 60.0
+    leftover_mib: Annotated[int, Field(ge=0, le=1 << 20)] = 3072
+
+    @field_validator("level")
+    @classmethod
+    def _level(cls, level: int) -> int:
+        if level == 2:
+            raise ValueError(
+                "expected 1: at level 2 an engine discards its weights, and whether they are right again after a wake "
+                "that loads them anew nobody has verified with this version"
+            )
+        if level != 1:
+            raise ValueError("expected 1, or `sleep: off`")
+        return level
+
+
+def _sleep_or_off(value: object) -> object:
+    if value is None or value is False or value == "off":
+        return None
+    if isinstance(value, Sleep | dict):
+        return value
+    raise ValueError("expected `off`, or a mapping such as `{level: 1, deadline_s: 60, leftover_mib: 3072}`")
+
+
 class Watch(_Strict):
     probe_fresh_s: Seconds = 15.0
     silent_s: Seconds = 60.0
@@ -100,6 +128,7 @@ class Config(_Strict):
     max_concurrent_starts: Annotated[int, Field(ge=1)] = 1
     settle_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0  # between one start and the next
     keep_previous_warm: bool = True
+    sleep: Annotated[Sleep | None, BeforeValidator(_sleep_or_off)] = Sleep()
     bake: Bake = Bake()
     watch: Watch = Watch()
     source: str = Field(default="built-in defaults", exclude=True)
@@ -128,8 +157,16 @@ class Config(_Strict):
             port_last=int(last),
             slots=self.slots,
             keep_previous_warm=self.keep_previous_warm,
+            sleep=self.sleep is not None,
+            sleep_deadline_s=(self.sleep or Sleep()).deadline_s,
+            sleep_leftover_mib=(self.sleep or Sleep()).leftover_mib,
             retry_after_s=self.retry_after_s,
         )
+
+    @property
+    def wants_sleep(self) -> bool:
+        """Somebody wrote it down. By default who can sleep does, and nobody is told to be able to."""
+        return self.sleep is not None and "sleep" in self.model_fields_set
 
     @property
     def releases_dir(self) -> Path:

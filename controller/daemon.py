@@ -18,6 +18,7 @@ import structlog
 import uvicorn
 
 from launch.attempts import Status, log_path, observe
+from launch.compat import Box
 
 from .api.app import Windows, make_app
 from .api.desk import Desk
@@ -30,6 +31,7 @@ from .effects.gate_runner import GateRunner
 from .effects.gpus import look_at_host, open_inventory
 from .effects.prober import Prober
 from .effects.processes import Processes
+from .effects.sleeper import Sleeper
 from .effects.world import RealWorld
 from .errors import CutoverError, RefusedError, UsageError
 from .loop import Loop
@@ -138,17 +140,26 @@ class Daemon:
         self.prober = Prober(config.public, config.preview, self._pids_of, self._nudge)
         self.world = RealWorld(
             config,
-            policy,
             clock=clock,
             processes=Processes(config.runs_dir, config.releases_dir, policy.port_block, config.locks_dir),
             door=self.door,
             gates=self.gates,
             gpus=self.inventory,
             prober=self.prober,
+            sleeper=Sleeper(
+                config.releases_dir,
+                lambda attempt_id: config.runs_dir / attempt_id,
+                self._pids_of,
+                policy.sleep_deadline_s,
+                self._nudge,
+            ),
         )
         self.loop = Loop(self.journal, self.world, policy)
         self.catalogue = Catalogue(config.releases_dir)
-        self.desk = Desk(self.journal, self.catalogue, policy, clock.now, self.inventory.again, self.loop.nudge)
+        box = Box(wants_sleep=config.wants_sleep)
+        self.desk = Desk(
+            self.journal, self.catalogue, policy, clock.now, self.inventory.again, self.loop.nudge, lambda: box
+        )
 
     def _pids_of(self, attempt_id: str) -> tuple[int, ...]:
         return self.world.pids_of(attempt_id)

@@ -113,8 +113,8 @@ def trim_log(part_bytes: int) -> None:
         os.truncate(LOG, 0)
 
 
-def take_locks(paths: list[str]) -> str:
-    """Hold these files for life; "" or, in one line, which of them somebody else holds.
+def take_locks(paths: list[str], held: list[int]) -> str:
+    """Lock these files, all or none, and add them to `held`; "" or, in one line, which of them somebody else holds.
 
     They lie where everybody may write, and the kernel refuses O_CREAT there for a file of somebody else's
     (fs.protected_regular): opened as they are first, and never written to.
@@ -124,11 +124,19 @@ def take_locks(paths: list[str]) -> str:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+        held.append(handle)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return f"{path} is locked by {lock_holder(handle)}"
+            taken = f"{path} is locked by {lock_holder(handle)}"
+            give_up(held)
+            return taken
     return ""
+
+
+def give_up(held: list[int]) -> None:
+    while held:
+        os.close(held.pop())
 
 
 def lock_holder(handle: int) -> str:
@@ -148,6 +156,8 @@ class Shim:
         self.child, self.status = 0, 0  # the program's pid (0: none), and how the last one ended, as waitpid says it
         self.asked = ""  # why we stop it: "stopped" or "deadline"
         self.grace_s, self.restarts = float(spec["grace_s"]), 0
+        self.locks: list[int] = []
+        self.lent = False
 
     @staticmethod
     def now_s() -> float:
@@ -209,7 +219,24 @@ class Shim:
         alive = self.reap()
         with contextlib.suppress(OSError):
             trim_log(self.spec["log_cap_bytes"] // 4)
+        with contextlib.suppress(OSError):
+            self.lend()
         return alive
+
+    def lend(self) -> None:
+        """While a file `lend` lies here, its program sleeps and the locks are others'; `cards.json` says when they are.
+
+        When it is gone they are taken again, or tried to be: somebody else may have them by then.
+        """
+        wanted, why = os.path.exists("lend"), ""
+        if wanted == self.lent or not self.spec.get("locks"):
+            return
+        if wanted:
+            give_up(self.locks)
+        else:
+            why = take_locks(self.spec["locks"], self.locks)
+        write_json("cards.json", {"lent": wanted, "why": why})
+        self.lent = wanted or bool(why)
 
     def ask(self, why: str) -> None:
         self.asked, self.deadline_s = self.asked or why, float("inf")
@@ -299,7 +326,7 @@ def main() -> None:
     shim = Shim(spec, inherited | facts, {"version": 1, "attempt_id": spec["attempt_id"], **me})
     shim.record_start()  # before there is a child: whoever finds one can also find us
     try:
-        taken = take_locks(spec.get("locks", []))
+        taken = take_locks(spec.get("locks", []), shim.locks)
     except OSError as error:
         taken = f"{error.filename}: {error.strerror}"
     if taken:

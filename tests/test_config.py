@@ -52,6 +52,9 @@ def test_a_state_directory_of_ones_own_has_a_socket_of_its_own(tmp_path):
         ("retry_after_s: 300", "less than or equal to 60"),
         ("gpus: {kind: amd}", "`gpus.kind`"),
         ("slots: 3\nslots: 4", "slots"),
+        ("sleep: {level: 2}", r":1: `sleep.level`: expected 1: at level 2 an engine discards its weights"),
+        ("sleep: yes", r"`sleep`: expected `off`, or a mapping"),
+        ("sleep: {dedline_s: 3}", r"unknown key `sleep.dedline_s`; did you mean `deadline_s`"),
         ("a: &x 1\nb: *x", "alias"),
         ("public: [", "cutover.yaml"),
     ],
@@ -61,6 +64,20 @@ def test_refusals(tmp_path, text, expected):
         load_config(write(tmp_path, text), {})
     assert caught.value.exit_code == ExitCode.USAGE
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sleeps", "deadline_s", "wanted"),
+    [
+        ("slots: 32", True, 60.0, False),
+        ("sleep: off", False, 60.0, False),
+        ("sleep: {deadline_s: 5, leftover_mib: 0}", True, 5.0, True),
+    ],
+)
+def test_sleep_is_on_unless_it_is_off(tmp_path, text, sleeps, deadline_s, wanted):
+    config = load_config(write(tmp_path, text), {})
+    assert (config.policy.sleep, config.policy.sleep_deadline_s) == (sleeps, deadline_s)
+    assert config.wants_sleep is wanted
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -10,7 +10,6 @@ from ..config import Config
 from ..core import actions
 from ..core.actions import Effect, Outcome
 from ..core.desired import SWITCHED, probe_wishes
-from ..core.policy import Policy
 from ..core.records import AttemptState, Now, Rollout, State
 from ..core.route import Traffic
 from ..core.seen import GateSeen, Life, ProcessSeen, Seen
@@ -23,6 +22,7 @@ from .gpus import Inventory
 from .kv_pools import KvPools
 from .prober import Prober
 from .processes import Processes, host_facts
+from .sleeper import SLEEP, WAKE, Sleeper
 
 log = structlog.get_logger("world")
 
@@ -36,7 +36,6 @@ class RealWorld:
     def __init__(
         self,
         config: Config,
-        policy: Policy,
         *,
         clock: Clock,
         processes: Processes,
@@ -44,15 +43,17 @@ class RealWorld:
         gates: GateRunner,
         gpus: Inventory,
         prober: Prober,
+        sleeper: Sleeper,
     ) -> None:
         self.config = config
-        self.policy = policy
+        self.policy = config.policy
         self.clock = clock
         self.processes = processes
         self.door = door
         self.gates = gates
         self.gpus = gpus
         self.prober = prober
+        self.sleeper = sleeper
         self.kv_pools = KvPools(processes.run_dir)
         self.deployments = Deployments(config.releases_dir, gpus)
         self._door_tried_s: float | None = None
@@ -61,6 +62,8 @@ class RealWorld:
             actions.StartAttempt: self._start,
             actions.StopAttempt: lambda action, _: self.processes.stop(action.attempt),
             actions.ClearStrays: lambda action, _: self.processes.clear(action.attempt, force=action.force),
+            actions.SleepAttempt: lambda action, state: self._bed(action, state, SLEEP),
+            actions.WakeAttempt: lambda action, state: self._bed(action, state, WAKE),
             actions.RunGate: self._run_gate,
             actions.StopGate: lambda action, _: self.gates.stop(action.run),
             actions.SetRoute: lambda action, _: self._door(lambda: self.door.apply(action.route)),
@@ -84,6 +87,8 @@ class RealWorld:
             self.gpus.nudge()  # a lease ends when the memory is back, and users may wait in the dark for that
         if any(is_due(attempt) for attempt in state.attempts.values()):
             self.gpus.nudge()  # no gate begins before it is seen where the instance sits
+        if any(attempt.state is AttemptState.DOZING or attempt.is_waking for attempt in state.attempts.values()):
+            self.gpus.nudge()  # whether it sleeps, and whether it is awake, the memory has to show
         gpus, sheet = self.gpus.read(ours, held), self.gpus.sheet()
         return Seen(
             now=now,
@@ -93,6 +98,7 @@ class RealWorld:
             probes=self.prober.results(),
             traffic=self._traffic(state, now),
             gates=self._gates(state),
+            sleeps=self.sleeper.results(),
             pids=dict(self._pids),
             kv_pools=self.kv_pools.look(state),
             gpus=gpus,
@@ -136,6 +142,9 @@ class RealWorld:
         attempt = state.attempts[action.attempt]
         facts = host_facts(state, self.gpus.facts())
         return self.processes.start(attempt, state.releases[attempt.release], facts)
+
+    def _bed(self, action: actions.SleepAttempt | actions.WakeAttempt, state: State, wanted: str) -> Outcome:
+        return self.sleeper.begin(state.attempts[action.attempt], wanted, again=action.again)
 
     def _run_gate(self, action: actions.RunGate, state: State) -> Outcome:
         rollout = state.rollouts[action.rollout]

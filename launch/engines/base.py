@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from launch.engines.sleeping import Sleeping
+    from launch.told import Told
     from launch.topology import Topology
 
 
@@ -100,6 +102,10 @@ class Engine(Program, Protocol):
     """Environment name → why it is refused and what to do instead."""
     admin_env: ClassVar[Mapping[str, str]] = {}
     """Environment name → what it opens; needs the admin role. A name that ends in ``*`` is a prefix."""
+
+    def sleeping(self, told: Told) -> Sleeping | None:  # noqa: ARG002
+        """How a server that was told this gives its memory back and takes it again; None when it cannot."""
+        return None
 
     def port_count(self, flags: Sequence[str]) -> int:  # noqa: ARG002  # engines that open more look at the flags
         """Consecutive ports one instance may open: the main one and its internal ones."""

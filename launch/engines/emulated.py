@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from launch.engines import base, llamacpp, sglang
+from launch.engines.sleeping import EMULATED_SGLANG, VLLM, Sleeping
 from launch.engines.vllm import KV_POOL_LOG, KV_POOL_METRICS, METRICS
 
 if TYPE_CHECKING:
+    from launch.told import Told
     from launch.topology import Topology
 
 
@@ -34,6 +36,13 @@ class Emulated(base.Engine):
     def port_count(self, flags: Sequence[str]) -> int:  # noqa: ARG002
         """Only the main one."""
         return 1
+
+    def sleeping(self, told: Told) -> Sleeping | None:
+        """Always, as the engine whose dialect it speaks; llama.cpp has no sleep."""
+        dialect = told.value("--dialect") or "vllm"
+        if dialect == "llamacpp":
+            return None
+        return VLLM if dialect.startswith("vllm") else EMULATED_SGLANG
 
     def gpus_wanted(self, flags: Sequence[str]) -> int | None:
         """The tensor parallel size it claims, where it claims one."""

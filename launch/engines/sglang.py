@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from launch.engines import base
+from launch.engines.sleeping import SGLANG, Sleeping
 
 if TYPE_CHECKING:
+    from launch.told import Told
     from launch.topology import Topology
 
 METRICS = base.MetricNames(
@@ -74,6 +76,10 @@ class Sglang(base.Engine):
         "SGLANG_GRPC_PORT": "opens a second server",
         "SGLANG_PLUGINS": "chooses the plugins that are loaded",
     }
+
+    def sleeping(self, told: Told) -> Sleeping | None:
+        """Only with the memory saver, and with a copy of the weights in host memory: without it they are lost."""
+        return SGLANG if told.has("--enable-memory-saver") and told.has("--enable-weights-cpu-backup") else None
 
     def gpus_wanted(self, flags: Sequence[str]) -> int | None:
         """Tensor times pipeline times data parallel size; data parallel attention shares the tensor ranks."""

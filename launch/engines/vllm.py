@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from launch.engines import base
+from launch.engines.sleeping import VLLM, Sleeping
 
 if TYPE_CHECKING:
+    from launch.told import Told
     from launch.topology import Topology
 
 METRICS = base.MetricNames(
@@ -85,6 +87,10 @@ class Vllm(base.Engine):
         "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets pickled objects in",
         "VLLM_PLUGINS": "chooses the plugins that are loaded",
     }
+
+    def sleeping(self, told: Told) -> Sleeping | None:
+        """Only with its sleep mode, and with the endpoints that its development mode adds."""
+        return VLLM if told.has("--enable-sleep-mode") and told.switched_on("VLLM_SERVER_DEV_MODE") else None
 
     def gpus_wanted(self, flags: Sequence[str]) -> int | None:
         """Tensor times pipeline times local data parallel size."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,6 +30,8 @@ def test_a_swap_loses_no_request_and_its_dark_time_is_told_in_parts(stage, make,
     hold = stage.get("/v1/status")["front_door"]["hold"]
     assert hold["released"] > 0
     assert (hold["timed_out"], hold["full"]) == (0, 0)
+    assert told(stage, done["id"])["sleep"] > 0, "one sleeps"
+    two_runs = attempt_of(stage, "live")
     bad = stage.finish(
         stage.propose(
             make("bad", "--fault", "dies-loading", instances=whole), "bad.yaml", gates=profile, strategy="swap"
@@ -36,11 +40,30 @@ def test_a_swap_loses_no_request_and_its_dark_time_is_told_in_parts(stage, make,
     assert bad["phase"] == "failed"
     assert stage.until(lambda: stage.get("/v1/status")["front_door"]["mode"] == "open", 60), "two serves again"
     assert stage.get("/v1/status")["live"]["release"].startswith("two@")
+    assert attempt_of(stage, "live") == two_runs, "it was woken, not started"
+    one_sleeps = attempt_of(stage, "previous")
+    assert one_sleeps["state"] == "asleep"
+    assert stage.get("/v1/status")["way_home"]["how"] == "asleep"
     back = stage.finish(stage.post("/v1/rollback")["rollout"]["id"])
     assert back["phase"] == "rolled_back", back["why"]
     judge(load.stop())
-    for ended in (done, back):
-        assert ended["times"]["dark_s"] > 0
+    assert {**one_sleeps, "state": "ready"} == attempt_of(stage, "live")
+    assert told(stage, back["id"])["wake"] > 0
+
+
+def test_who_wakes_up_mad_is_started_again_and_loses_no_request(stage, make, profile, clients):
+    whole = "{a: {gpus: 4}}"
+    one = make("one", "--fault", "bang-after-wake", instances=whole)
+    stage.finish(stage.propose(one, "one.yaml", gates=profile))
+    before = attempt_of(stage, "live")
+    load = clients()
+    bad = make("bad", "--fault", "dies-loading", instances=whole)
+    assert stage.finish(stage.propose(bad, "bad.yaml", gates=profile, strategy="swap"))["phase"] == "failed"
+    assert stage.until(lambda: stage.get("/v1/status")["front_door"]["mode"] == "open", 60), "one serves again"
+    judge(load.stop())
+    after = attempt_of(stage, "live")
+    assert after["id"] != before["id"]
+    assert after["state"] == "ready"
 
 
 def test_rolling_loses_no_request_and_never_darkens(stage, make, profile, clients):
@@ -54,6 +77,20 @@ def test_rolling_loses_no_request_and_never_darkens(stage, make, profile, client
     assert stage.until(lambda: len(ready(stage)) == 2, 60), "both instances of one serve"
     judge(load.stop())
     assert "dark_s" not in done["times"] | back["times"]
+
+
+def attempt_of(stage, seat):
+    """The one attempt of live or previous: what it is as a process, and its state."""
+    (found,) = stage.get("/v1/status")[seat]["attempts"]
+    run = stage.config.runs_dir / found["id"]
+    ticks = json.loads((run / "shim.json").read_text())["start_ticks"]
+    return {"id": found["id"], "pid": found["pid"], "start_ticks": ticks, "state": found["state"]}
+
+
+def told(stage, rollout):
+    """The parts of a dark time; the switch that ends it is recorded a moment after the rollout has ended."""
+    assert stage.until(lambda: stage.get(f"/v1/rollouts/{rollout}")["dark"], 30)
+    return stage.get(f"/v1/rollouts/{rollout}")["dark"]
 
 
 def ready(stage):
