@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
@@ -13,7 +14,7 @@ from gates.report_terminal import printable
 from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Cell, Run
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 _BAR_CELLS: Final = 40
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -22,17 +23,17 @@ HEADINGS: Final = (
     "workload", "users", "n", "rounds", "prompt", "answer", "first token", "p95", "each tok/s", "end to end",
     "together", "step", "p99", "longest", "stalls", "tok/chunk", "cached", "failed",
 )  # fmt: skip
+_FIRST_OUT: Final = (
+    "stalls", "longest", "tok/chunk", "p99", "cached", "end to end", "p95", "step", "answer", "prompt", "rounds", "n",
+)  # fmt: skip
+"""What a narrow terminal does without, the first one first."""
+_PADDING: Final = 2
 
 
 def drawn_run(run: Run, notes: Sequence[str] = ()) -> Iterator[RenderableType]:
     """The run as a table, with a line below it for everything that is no measurement."""
     yield Text(printable(about(run)), style="bold")
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading == "workload" else "right", no_wrap=True)
-    for cell in (cell for cell in run.cells if cell.requests):
-        table.add_row(*(Text(value, style=_style(cell)) for value in row(cell)))
-    yield table
+    yield _Fitting([cell for cell in run.cells if cell.requests])
     for sentence in problems(run):
         yield Text(printable(sentence), style="yellow")
     for cell in run.cells:
@@ -40,6 +41,31 @@ def drawn_run(run: Run, notes: Sequence[str] = ()) -> Iterator[RenderableType]:
             yield Text(printable(f"{cell.key}: {failures_in_words(cell)}"), style="red")
     for note in notes:
         yield Text(printable(note), style="dim")
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """The table with as many columns as the terminal has room for: half a number is worse than none."""
+
+    cells: Sequence[Cell]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = [row(cell) for cell in self.cells]
+        widths = [max(map(len, column)) + _PADDING for column in zip(HEADINGS, *rows, strict=True)]
+        kept, left_out = list(range(len(HEADINGS))), []
+        for heading in _FIRST_OUT:
+            if sum(widths[number] for number in kept) <= options.max_width:
+                break
+            kept.remove(HEADINGS.index(heading))
+            left_out.append(heading)
+        table = Table(box=None, header_style="dim", padding=(0, _PADDING, 0, 0))
+        for number in kept:
+            table.add_column(HEADINGS[number], justify="left" if not number else "right", no_wrap=True)
+        for cell, values in zip(self.cells, rows, strict=True):
+            table.add_row(*(Text(values[number], style=_style(cell)) for number in kept))
+        yield table
+        if left_out:
+            yield Text(f"no room here for {', '.join(left_out)}: a wider terminal, --html and --json have them", "dim")
 
 
 def problems(run: Run) -> list[str]:

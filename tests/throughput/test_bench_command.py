@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable
@@ -10,10 +11,14 @@ from typing import Any
 
 import pytest
 from gate_kit import RawServer, Script, replying
+from rich.console import Console
+from rich.text import Text
 
 from controller.cli import main
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
+from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Cell, CellKey, Figure, Run
+from gates.throughput.views import drawn_run
 from launch.engines.emulator.hosted import hosted
 
 QUICK = ("--ttft-ms", "2", "--itl-ms", "1")
@@ -183,6 +188,21 @@ def test_a_start_that_has_a_name_is_kept_as_one(bench: Bench, profile: Any, tmp_
 def test_what_is_wrong_is_one_sentence(bench: Bench, words: tuple[str, ...], code: int, said: str) -> None:
     done, _, err = bench(*words)
     assert (done, said in err) == (code, True), err
+
+
+@pytest.mark.parametrize(("width", "missing"), [(80, "stalls, longest, tok/chunk, p99"), (200, "")])
+def test_numbers_are_whole_on_a_narrow_terminal(width: int, missing: str) -> None:
+    rounds = {DECODE: [1234.5], AGGREGATE: [98765.0], TTFT: [0.123], GAP: [0.0123]}
+    cell = Cell(CellKey("technical", 128), 256, rounds, {"longest_stall_s": Figure(0.0456, 9)})
+    told = io.StringIO()
+    console = Console(file=told, width=width)
+    for part in drawn_run(Run("2026-11-20T02:00:00Z", 60.0, "emu", {"technical": {}}, [cell])):
+        console.print(part, soft_wrap=isinstance(part, Text))
+    line = next(line for line in told.getvalue().splitlines() if line.startswith("technical"))
+    assert {"technical", "128", "123.0", "1234", "98765"} <= set(line.split())
+    assert "…" not in told.getvalue()
+    assert ("no room here for" in told.getvalue()) == bool(missing)
+    assert missing in told.getvalue()
 
 
 @pytest.mark.parametrize(
