@@ -23,8 +23,8 @@ CHECKS = (CARDS, KV_POOL)
 PATIENCE_S = 10.0  # for a reading of the cards and of the log that is younger than the start: five readings of NVML
 # A CUDA context alone takes 200 to 600 MiB, depending on the card and the modules that it loads: less is nobody.
 NOBODY_MIB = 64
-# Two starts of one release on one kind of card differ by what the driver and the profiling run happened to need: about
-# 1 % of the pool. A job that took a tenth of a card is seen.
+# Engines take a share of the card less what a profiling run needed, and that asks the same every time: two starts of
+# one release on one kind of card differ by far less. A job that took a tenth of the card is seen.
 POOL_TOLERANCE = 0.05
 REMEMBERED = 5  # earlier starts that a pool is compared with: a box that changed for good is forgiven after so many
 
