@@ -44,6 +44,7 @@ def seat(state: State, place: Seat | None, seen: Seen | None) -> dict[str, Any] 
         "rollout": place.rollout,
         "since": place.since_wall_s,
         "running": bool(attempts),
+        "asleep": any(a.is_in_bed for a in attempts),
         "attempts": [attempt(a, seen) for a in attempts],
     }
 
@@ -63,6 +64,7 @@ def attempt(record: Attempt, seen: Seen | None) -> dict[str, Any]:
         "pid": record.pid,
         "why": record.why,
         "start_s": _difference(record.ready_at_s, record.started_at_s),
+        "wake_s": _rounded(record.naps[-1].wake_s) if record.naps else None,
         "kv_tokens": record.kv_tokens,
         "checks": [asdict(check) for check in record.checks],
         "log_tail": record.log_tail,
@@ -80,6 +82,10 @@ def attempt(record: Attempt, seen: Seen | None) -> dict[str, Any]:
 
 def _difference(later: float | None, earlier: float | None) -> float | None:
     return None if later is None or earlier is None else round(later - earlier, 2)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 2)
 
 
 def rollout(state: State, record: Rollout, seen: Seen | None) -> dict[str, Any]:
@@ -158,6 +164,7 @@ def gpus(state: State, seen: Seen | None) -> list[dict[str, Any]]:
             "id": gpu.id,
             "index": gpu.index,
             "held_by": held[gpu.id].id if gpu.id in held else None,
+            "sleepers": [a.id for a in state.attempts.values() if a.lent and a.holds and gpu.id in a.gpus],
             "foreign": list(gpu.foreign),
             "trusted": gpu.trusted,
             "why": gpu.why,

@@ -16,7 +16,7 @@ Document = Mapping[str, Any]
 STAGES = {
     "blue-green": ("now", "make room", "start and prove", "switch", "bake"),
     "rolling": ("now", "make room", "start and prove", "switch, the rest follows", "bake"),
-    "swap": ("now", "hold, drain, stop", "start and prove: DARK", "open", "bake"),
+    "swap": ("now", "hold, drain, free", "start and prove: DARK", "open", "bake"),
 }
 _FREE = ("free", "dim")
 
@@ -43,6 +43,9 @@ def _cost(plan: Document) -> str:
         "cold": f"back in about {span(plan['rollback_s'])}"
         if known
         else "going back is a start that was never timed here",
+        "asleep": f"back in about {span(plan['rollback_s'])}: the release before sleeps"
+        if known
+        else "the release before sleeps, and its wake was never timed here",
         "none": "nothing to go back to",
     }.get(plan["rollback"], str(plan["rollback"]))
     return f"{_dark(plan)}; {start}; {back}"
@@ -81,16 +84,17 @@ def _row(gpu: Document, plan: Document, status: Document, instance: str | None) 
     now = (f"{holder} LIVE", "green") if holder in live else (f"{holder} warm", "yellow") if holder else _FREE
     serves = [(f"{instance} LIVE", "green")] * 2 if instance else [_FREE] * 2
     starts = (f"{instance} starts", "cyan")
+    leaves = "sleeps" if plan["rollback"] == "asleep" else "stops"
     if holder in plan["later"]:  # rolling: it serves until the others do
         return [
             now,
             now,
             now,
-            (f"{holder} stops, {instance} starts" if instance else f"{holder} stops", "cyan"),
+            (f"{holder} {leaves}, {instance} starts" if instance else f"{holder} {leaves}", "cyan"),
             serves[1],
         ]
     if holder in plan["gives_way"]:
-        return [now, (f"{holder} stops", "yellow"), starts if instance else _FREE, *serves]
+        return [now, (f"{holder} {leaves}", "yellow"), starts if instance else _FREE, *serves]
     if holder in live:
         return [now, now, now, (f"{holder} drains", "yellow"), (f"{holder} warm", "yellow")]
     if instance is None:

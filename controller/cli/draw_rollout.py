@@ -136,9 +136,10 @@ def _attempts(attempts: Sequence[Document]) -> Iterator[Text]:
 
     for attempt in attempts:
         started = f"  up in {span(attempt['start_s'])}" if attempt["start_s"] is not None else ""
+        woken = f", woken in {span(attempt['wake_s'])}" if attempt.get("wake_s") is not None else ""
         yield (
             attempt_line(attempt)
-            .append(started)
+            .append(started + woken)
             .append(f"\n    {attempt['why']}" if attempt["state"] != "ready" else "")
         )
         if attempt["log_tail"] and attempt["start_s"] is None:

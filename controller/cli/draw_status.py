@@ -52,7 +52,7 @@ def _seat(seat: Document | None, *, is_live: bool) -> Text:
 
     if seat is None:
         return Text("nothing serves users" if is_live else "none: there is nothing to roll back to", style="dim")
-    warm = "" if is_live else (" warm" if seat["running"] else " cold")
+    warm = "" if is_live else " asleep" if seat.get("asleep") else " warm" if seat["running"] else " cold"
     text = Text.assemble(
         (seat["release"], "bold green" if is_live else ""),
         (warm, "yellow" if seat["running"] else "dim"),
@@ -157,6 +157,8 @@ def _box(gpu: Document, label: str, style: str) -> RenderableType:
     from rich.text import Text
 
     text = Text(label, overflow="fold")
+    for sleeper in gpu.get("sleepers", ()):
+        text.append(f"\n{sleeper} sleeps", "dim")
     if gpu["memory_total_mib"] is not None:
         text.append(f"\n{gpu['memory_used_mib'] / 1024:.0f} of {gpu['memory_total_mib'] / 1024:.0f} GiB")
     return Panel(text, title=f"GPU {gpu['index']}", title_align="left", border_style=style, width=_CARD_WIDTH)

@@ -20,13 +20,13 @@ def test_a_plan_that_only_fits_as_a_swap_is_drawn_and_has_to_be_wanted(box, on_b
     for part in (
         "swap, plan ",
         "DARK for as long as",
-        "hold, drain, stop",
+        "hold, drain, free",
         "blue-green does not fit",
         "--strategy swap",
     ):
         assert part in drawn.out
     plan = on_box("plan", whole, "--json").json["plan"]
-    assert (plan["strategy"], plan["blackout_s"], plan["rollback"]) == ("swap", None, "cold")
+    assert (plan["strategy"], plan["blackout_s"], plan["rollback"]) == ("swap", None, "asleep")
     assert on_box("plan", whole, "--strategy", "blue-green").code == 5
     refused = on_box("propose", whole, "--wait")
     assert refused.code == 5

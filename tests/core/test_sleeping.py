@@ -39,7 +39,7 @@ def sleepy(tmp_path, release):
     box.world = box.loop.world
     box.finish(box.propose(can_sleep(release("one", gpus=4))))
     yield box
-    journal.close()
+    box.journal.close()
 
 
 def can_sleep(release):
@@ -258,7 +258,7 @@ def test_who_dies_asleep_while_its_candidate_is_tried_takes_no_card_back(sleepy,
 
 
 @pytest.mark.parametrize("moment", ["sleep", "wake"])
-def test_a_controller_that_died_in_between_asks_again_and_goes_on(sleepy, release, moment):
+def test_a_controller_that_died_in_between_asks_again_and_goes_on(sleepy, release, tmp_path, moment):
     rollout = swap(sleepy, release)
     kind = act.SleepAttempt
     if moment == "wake":
@@ -267,6 +267,10 @@ def test_a_controller_that_died_in_between_asks_again_and_goes_on(sleepy, releas
     state = AttemptState.DOZING if moment == "sleep" else AttemptState.STARTING
     sleepy.run(lambda: sleepy.state.attempts["one-a-1"].state is state)
     sleepy.world.controller_died()
+    known = sleepy.state.attempts["one-a-1"]
+    sleepy.journal.close()
+    sleepy.journal = sleepy.loop.journal = Journal(tmp_path / "journal.sqlite")
+    assert sleepy.state.attempts["one-a-1"] == known
     assert sleepy.finish(rollout) in {Phase.PROMOTED, Phase.ROLLED_BACK}
     again = [effect.again for effect in sleepy.world.done if isinstance(effect, kind) and effect.attempt == "one-a-1"]
     assert again == [False, True]
