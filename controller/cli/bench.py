@@ -15,6 +15,8 @@ from .options import Json
 from .session import session_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from gates.throughput.command import Benched, Plan
     from launch.topology import Topology
 
@@ -156,7 +158,19 @@ def _of_live(session: Session, plan: Plan) -> Plan:
         start=plan.start or start_of(each["id"] for each in engines),
         engine_version=str(release["manifest"]["identity"].get("engine", {}).get("version") or ""),
         about={**known.about, "release": release["id"], "digest": release["digest"]},
+        hardware=_cards_of(session, engines),
     )
+
+
+def _cards_of(session: Session, engines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """As the gates of rollouts are told it, so that a measurement of live counts as one of the same release.
+
+    Who may not see the engine's processes takes all cards of the box for its own.
+    """
+    box = session.client().get("/v1/gpus")
+    ours = {gpu for attempt in engines for gpu in attempt["gpus"]}
+    names = [card["name"] for card in box["cards"] if card["id"] in ours and card.get("name")]
+    return {key: value for key, value in (("driver", box.get("driver")), ("gpus", names)) if value}
 
 
 def _of_topology(plan: Plan, file: Path) -> Plan:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gates.cancel import INTERRUPTED
-from gates.contract import GateRequest, Verdict
+from gates.contract import Deployment, GateRequest, Verdict
 from gates.endpoint import Endpoint, model_names
 from gates.errors import GateUsageError
 from gates.profile import load
@@ -61,6 +61,8 @@ class Plan:
     """Where the spread between starts is looked up. Keeping the run is for whoever asked for it."""
     start: str = ""
     """Names the start of the engine, for whoever keeps the run."""
+    hardware: Mapping[str, Any] = field(default_factory=dict)
+    """The engine's cards and their driver, where somebody knows better than whoever looks from outside."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         evidence_dir=str(plan.evidence_dir),
         engine=plan.engine,
         ledger=str(plan.ledger) if plan.ledger is not None else None,
+        candidate=Deployment(hardware=plan.hardware) if plan.hardware else None,
     )
     trial = open_trial(request, lines)
     if not plan.model:

@@ -17,6 +17,7 @@ from rich.text import Text
 from controller.cli import main
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
+from gates.throughput.command import Plan, run_bench
 from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Cell, CellKey, Figure, Run
 from gates.throughput.views import drawn_run
 from launch.engines.emulator.hosted import hosted
@@ -188,6 +189,16 @@ def test_a_start_that_has_a_name_is_kept_as_one(bench: Bench, profile: Any, tmp_
 def test_what_is_wrong_is_one_sentence(bench: Bench, words: tuple[str, ...], code: int, said: str) -> None:
     done, _, err = bench(*words)
     assert (done, said in err) == (code, True), err
+
+
+def test_the_cards_that_somebody_knows_go_before_those_that_are_seen(profile: Any, tmp_path: Path) -> None:
+    known = {"gpus": ["Card"], "driver": "550.54"}
+    with hosted(*QUICK) as engine:
+        benched = run_bench(
+            Plan(engine.url, profile=profile("{concurrency: 1}"), evidence_dir=tmp_path, hardware=known)
+        )
+    assert known.items() <= dict(benched.hardware).items()
+    assert benched.hardware["host"]
 
 
 @pytest.mark.parametrize(("width", "missing"), [(80, "stalls, longest, tok/chunk, p99"), (200, "")])
