@@ -1,7 +1,8 @@
 """The clients of the demo: N streams through the public address, all the time, each request judged to its last byte.
 
-`python -m controller.demo.load ENDPOINT MODEL STREAMS MAX_TOKENS [PAUSE_S]` runs until SIGTERM, writes a JSON
-line a second, and ends with the sums. A process of its own, so that its arrival times are not those of a busy terminal.
+`python -m controller.demo.load ENDPOINT MODEL STREAMS MAX_TOKENS [PAUSE_S [TIMEOUT_S]]` runs until SIGTERM, writes a
+JSON line a second, and ends with the sums. A process of its own, so that its arrival times are not those of a busy
+terminal.
 """
 
 from __future__ import annotations
@@ -73,7 +74,14 @@ def body(model: str, max_tokens: int, dice: random.Random) -> dict[str, Any]:
 
 
 async def stream(
-    endpoint: Endpoint, model: str, max_tokens: int, pause_s: float, tally: Tally, stop: asyncio.Event, seed: int
+    endpoint: Endpoint,
+    model: str,
+    max_tokens: int,
+    pause_s: float,
+    timeout_s: float,
+    tally: Tally,
+    stop: asyncio.Event,
+    seed: int,
 ) -> None:
     """One user: question after question on a warm connection, until told to stop; the last answer is waited for."""
     dice = random.Random(seed)  # noqa: S311 - words for a demo
@@ -81,9 +89,7 @@ async def stream(
     try:
         while not stop.is_set():
             tally.sent += 1
-            [exchange] = await client.wave(
-                [body(model, max_tokens, dice)], deadline_s=time.monotonic() + REQUEST_TIMEOUT_S
-            )
+            [exchange] = await client.wave([body(model, max_tokens, dice)], deadline_s=time.monotonic() + timeout_s)
             tally.add(exchange, read_reply(exchange, streamed=True))
             # People read before they ask again; and a door that refuses is not to be hammered.
             wait_s = max(pause_s, 0.1) if exchange.failure is not None else pause_s
@@ -94,7 +100,9 @@ async def stream(
         client.close()
 
 
-async def load(endpoint: str, model: str, streams: int, max_tokens: int, pause_s: float) -> Tally:
+async def load(
+    endpoint: str, model: str, streams: int, max_tokens: int, pause_s: float, timeout_s: float = REQUEST_TIMEOUT_S
+) -> Tally:
     tally, stop = Tally(), asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -102,7 +110,7 @@ async def load(endpoint: str, model: str, streams: int, max_tokens: int, pause_s
     server = Endpoint.at(endpoint, None)
     users = [
         asyncio.create_task(
-            stream(server, model, max_tokens, pause_s, tally, stop, random.SystemRandom().getrandbits(32))
+            stream(server, model, max_tokens, pause_s, timeout_s, tally, stop, random.SystemRandom().getrandbits(32))
         )
         for _ in range(streams)
     ]
@@ -119,7 +127,8 @@ async def load(endpoint: str, model: str, streams: int, max_tokens: int, pause_s
 def main(arguments: list[str]) -> int:
     endpoint, model, streams, max_tokens, *rest = arguments
     pause_s = float(rest[0]) if rest else 0.0
-    tally = run(lambda: load(endpoint, model, int(streams), int(max_tokens), pause_s))
+    timeout_s = float(rest[1]) if len(rest) > 1 else REQUEST_TIMEOUT_S
+    tally = run(lambda: load(endpoint, model, int(streams), int(max_tokens), pause_s, timeout_s))
     print(json.dumps(asdict(tally)), flush=True)  # noqa: T201 - the protocol of this process
     return 0
 

@@ -28,6 +28,7 @@ from launch.ports import is_bindable
 from ..config import Config, load_config
 from ..effects.frontdoor.door import DoorSettings, FrontDoor
 from ..errors import CutoverError
+from .load import REQUEST_TIMEOUT_S
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
@@ -213,14 +214,23 @@ class Clients:
     """The demo's client load as a process: see `demo.load`."""
 
     def __init__(
-        self, endpoint: str, model: str, streams: int, max_tokens: int, log: Path, *, pause_s: float = 0.0
+        self,
+        endpoint: str,
+        model: str,
+        streams: int,
+        max_tokens: int,
+        log: Path,
+        *,
+        pause_s: float = 0.0,
+        timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
         self._log = log
+        self._last_answer_s = timeout_s + 60.0
         with log.open("wb") as out:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "controller.demo.load"),
-                    *(endpoint, model, str(streams), str(max_tokens), str(pause_s)),
+                    *(endpoint, model, str(streams), str(max_tokens), str(pause_s), str(timeout_s)),
                 ],
                 stdout=out,
                 stdin=subprocess.DEVNULL,
@@ -242,7 +252,7 @@ class Clients:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(180)
+            self._process.wait(self._last_answer_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
