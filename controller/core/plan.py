@@ -137,7 +137,9 @@ def _plan(
     notes = [f"needs the admin role: {flag}" for flag in release.needs_admin]
     dark = room.strategy is Strategy.SWAP
     if not dark and any(state.attempts[a].rollout != (live.rollout if live else "") for a in room.gives_way):
-        notes.append("while this candidate is tried, a rollback to the release before live would be a cold start")
+        sleeps = policy.sleep and all(state.releases[state.attempts[a].release].can_sleep for a in room.gives_way)
+        way = "would have to wake it" if sleeps else "would be a cold start"
+        notes.append(f"while this candidate is tried, a rollback to the release before live {way}")
     if room.strategy is Strategy.ROLLING:
         notes.append(_capacity(state, room))
     warm = live is not None and room.strategy is Strategy.BLUE_GREEN

@@ -110,8 +110,8 @@ def retire_unwanted(state: State, seen: Seen, policy: Policy) -> Decision | None
         seat = Seat(attempt.release, attempt.rollout)
         if staying and seat not in wanted:
             return Decision(act.Retire(attempt.id), f"{attempt.id} is neither live, candidate nor previous")
-        alone = state.active is None and seat != state.live and not sleeps_whole(state, seat)
-        if attempt.state is AttemptState.ASLEEP and alone:
+        idle = attempt.state is AttemptState.ASLEEP and state.active is None and seat != state.live
+        if idle and not sleeps_whole(state, seat):
             why = f"{attempt.id} sleeps for nothing: the other instances of {attempt.release} are gone"
             return Decision(act.Retire(attempt.id), why)
     return None

@@ -182,12 +182,22 @@ def check_pool(attempt: Attempt, state: State, seen: Seen, policy: Policy, pool:
     if pool.tokens >= best * (1 - POOL_TOLERANCE):
         return Checked(KV_POOL, "pass", f"{said}; up to {best:,} in {_starts(len(earlier))} before")
     less = 100 * (1 - pool.tokens / best)
+    if sleepers := _sleepers(attempt, state):
+        beside = f"{less:.0f} % less than the {best:,} of an earlier start, beside {sleepers}"
+        return Checked(KV_POOL, "inconclusive", f"{said}, {beside}")
     return Checked(
         KV_POOL,
         "fail",
         f"{said}, {less:.0f} % less than the {best:,} of an earlier start of this release: something else probably had "
         f"memory of its cards{_what_they_showed(attempt, policy)}; `cutover gpus` shows who is on them",
     )
+
+
+def _sleepers(attempt: Attempt, state: State) -> str:
+    """Who sleeps on its cards: their CUDA contexts stay there, and some engines take what is free for the pool."""
+    cards = set(attempt.gpus)
+    lent = (other for other in state.attempts.values() if other.lent and other.holds and cards & set(other.gpus))
+    return ", ".join(f"{other.id} (asleep)" for other in lent)
 
 
 def _accepted_pools(attempt: Attempt, state: State, seen: Seen) -> tuple[int, ...]:

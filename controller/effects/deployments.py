@@ -29,7 +29,7 @@ class Deployments:
         release = state.releases[seat.release]
         attempts = _latest(a for a in state.attempts.values() if (a.rollout, a.release) == (seat.rollout, seat.release))
         engines = [attempt for attempt in attempts if attempt.role == _ENGINE]
-        running = [attempt for attempt in engines if attempt.holds]
+        running = [attempt for attempt in engines if attempt.holds and not attempt.is_in_bed]
         flags, version = self._frozen(release)
         return Deployment(
             topology=release.name,

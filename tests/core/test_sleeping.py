@@ -290,6 +290,16 @@ def test_a_sleeper_on_a_card_that_was_closed_is_started_elsewhere(tmp_path, rele
     journal.close()
 
 
+def test_a_pool_that_is_smaller_beside_a_sleeper_holds_nobody_up(sleepy, release):
+    sleepy.finish(swap(sleepy, release))
+    sleepy.finish(swap(sleepy, release, "three"))
+    sleepy.world.kv_tokens = 90_000
+    assert sleepy.finish(swap(sleepy, release)) is Phase.PROMOTED
+    pool = next(r for r in sleepy.state.rollouts["r0004"].gates if r.gate == "kv-pool")
+    assert pool.verdict == "inconclusive"
+    assert "10 % less than the 100,000 of an earlier start, beside two-a-2 (asleep), three-a-3 (asleep)" in pool.sentence
+
+
 # --- who does not sleep -----------------------------------------------------------------------------------------------
 
 
