@@ -179,6 +179,14 @@ def test_a_pool_that_nobody_names_is_no_verdict(started):
     assert pool(started, None, earlier(100_000, 1)).verdict == "inconclusive"
 
 
+def test_what_a_sleeper_keeps_of_its_cards_rejects_nobody(started):
+    sleeper = earlier(None, 7, release="m@11111111", lent=True, state=AttemptState.ASLEEP)
+    check = pool(started, 77_000, earlier(100_000, 1), sleeper)
+    assert check.verdict == "inconclusive"
+    assert "m-a-7, which sleeps there" in check.sentence
+    assert pool(started, 77_000, earlier(100_000, 1), replace(sleeper, gpus=("gpu-7",))).verdict == "fail"
+
+
 @pytest.mark.parametrize(
     "other",
     [
