@@ -183,7 +183,7 @@ def test_what_a_sleeper_keeps_of_its_cards_rejects_nobody(started):
     sleeper = earlier(None, 7, release="m@11111111", lent=True, state=AttemptState.ASLEEP)
     check = pool(started, 77_000, earlier(100_000, 1), sleeper)
     assert check.verdict == "inconclusive"
-    assert "m-a-7, which sleeps there" in check.sentence
+    assert "beside m-a-7 (asleep)" in check.sentence
     assert pool(started, 77_000, earlier(100_000, 1), replace(sleeper, gpus=("gpu-7",))).verdict == "fail"
 
 
