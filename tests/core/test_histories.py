@@ -25,7 +25,7 @@ from controller.store.journal import Journal
 
 STEPS = 60
 SEEDS = 20
-SLEEPY_SEEDS = 8  # each has its clock turned further
+SLEEPY_SEEDS = 4  # each has its clock turned further
 CAMPAIGN = 400
 
 

@@ -16,10 +16,10 @@ def judge(tally):
     assert (tally["failed"], tally["truncated"]) == (0, 0), tally["first_problem"]
 
 
-def test_a_swap_loses_no_request_and_its_dark_time_is_told_in_parts(stage, make, profile, clients):
+def test_a_swap_loses_no_request_and_going_back_wakes_or_starts_again(stage, make, profile, clients):
     whole = "{a: {gpus: 4}}"
     stage.finish(stage.propose(make("one", instances=whole), "one.yaml", gates=profile))
-    two = make("two", "--seed", "2", instances=whole)
+    two = make("two", "--fault", "bang-after-wake", instances=whole)
     refused = stage.finish(stage.propose(two, "two.yaml", gates=profile))
     assert refused["phase"] == "refused"
     assert "--strategy swap" in refused["why"]
@@ -40,7 +40,8 @@ def test_a_swap_loses_no_request_and_its_dark_time_is_told_in_parts(stage, make,
     assert bad["phase"] == "failed"
     assert stage.until(lambda: stage.get("/v1/status")["front_door"]["mode"] == "open", 60), "two serves again"
     assert stage.get("/v1/status")["live"]["release"].startswith("two@")
-    assert attempt_of(stage, "live") == two_runs, "it was woken, not started"
+    assert stage.until(lambda: attempt_of(stage, "live")["state"] == "ready", 30)
+    assert attempt_of(stage, "live")["id"] != two_runs["id"], "it woke up mad, and was started again"
     one_sleeps = attempt_of(stage, "previous")
     assert one_sleeps["state"] == "asleep"
     assert stage.get("/v1/status")["way_home"]["how"] == "asleep"
@@ -49,21 +50,6 @@ def test_a_swap_loses_no_request_and_its_dark_time_is_told_in_parts(stage, make,
     judge(load.stop())
     assert {**one_sleeps, "state": "ready"} == attempt_of(stage, "live")
     assert told(stage, back["id"])["wake"] > 0
-
-
-def test_who_wakes_up_mad_is_started_again_and_loses_no_request(stage, make, profile, clients):
-    whole = "{a: {gpus: 4}}"
-    one = make("one", "--fault", "bang-after-wake", instances=whole)
-    stage.finish(stage.propose(one, "one.yaml", gates=profile))
-    before = attempt_of(stage, "live")
-    load = clients()
-    bad = make("bad", "--fault", "dies-loading", instances=whole)
-    assert stage.finish(stage.propose(bad, "bad.yaml", gates=profile, strategy="swap"))["phase"] == "failed"
-    assert stage.until(lambda: stage.get("/v1/status")["front_door"]["mode"] == "open", 60), "one serves again"
-    judge(load.stop())
-    after = attempt_of(stage, "live")
-    assert after["id"] != before["id"]
-    assert after["state"] == "ready"
 
 
 def test_rolling_loses_no_request_and_never_darkens(stage, make, profile, clients):
