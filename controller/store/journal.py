@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic_core import to_json
 
 from ..core import actions as act
 from ..core.moves import conclude, intend
@@ -148,7 +148,7 @@ class Journal:
                     subject_of(action) or (newest_rollout(state) if isinstance(action, act.Propose) else ""),
                     rollout_of(action, state) or (newest_rollout(state) if isinstance(action, act.Propose) else ""),
                     why,
-                    json.dumps(asdict(action), default=_plain),
+                    to_json(action, fallback=_plain).decode(),
                     outcome,
                 ),
             )

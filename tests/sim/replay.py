@@ -1,0 +1,82 @@
+"""`python tests/sim/replay.py SEED`: play one history and tell its last decisions, each with its `why`.
+
+`python tests/sim/replay.py 0-20000 [--jobs 2]` plays many and tells how long they took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
+
+from sim_histories import STEPS, History  # noqa: E402 - where it lies is known above only
+from simulation import Violated  # noqa: E402
+
+CHUNK = 250
+
+
+def play(seeds: Iterable[int], steps: int = STEPS) -> tuple[int, list[str]]:
+    """How many were played, and the stories of those that broke something."""
+    count, stories = 0, []
+    for seed in seeds:
+        count += 1
+        try:
+            History(seed, steps).play()
+        except Violated as broken:
+            stories.append(str(broken))
+    return count, stories
+
+
+def play_many(seeds: Iterable[int], jobs: int) -> tuple[int, list[str], float]:
+    """How many were played, the stories of those that broke something, and the seconds of CPU that it took."""
+    played, stories, cpu_s = 0, [], 0.0
+    with ProcessPoolExecutor(jobs) as pool:
+        for count, found, spent_s in pool.map(_timed, _chunks(seeds)):
+            played, cpu_s = played + count, cpu_s + spent_s
+            stories += found
+    return played, stories, cpu_s
+
+
+def _timed(seeds: list[int]) -> tuple[int, list[str], float]:
+    begun_s = time.process_time()
+    count, stories = play(seeds)
+    return count, stories, time.process_time() - begun_s
+
+
+def _chunks(seeds: Iterable[int]) -> Iterator[list[int]]:
+    several = iter(seeds)
+    while chunk := list(islice(several, CHUNK)):
+        yield chunk
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seeds", help="one seed, or a range such as 0-20000")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    first, _, end = options.seeds.partition("-")
+    if not end:
+        history = History(int(first), options.steps)
+        try:
+            history.play()
+        except Violated as broken:
+            print(broken)
+            return 1
+        print("\n".join(history.sim.tale()))
+        print(f"seed {first}: everything holds; the daemon was killed {history.sim.kills} times")
+        return 0
+    played, stories, cpu_s = play_many(range(int(first), int(end)), options.jobs)
+    print("\n\n".join(stories))
+    print(f"{played} histories, {len(stories)} broken; {cpu_s / max(played, 1) * 1000:.1f} ms of CPU each")
+    return 1 if stories else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,294 @@
+"""Seeded histories: people, processes, cards, clocks and the daemon itself do what they like for sixty steps."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from fake_world import make_release
+from sim_world import SimProcess, SimWorld
+from simulation import POLICY, Simulation, Violated, new_simulation
+
+from controller.core import actions as act
+from controller.core.records import Closed, Freeze, Kind, Release
+from controller.core.route import Traffic
+from controller.core.seen import Life
+from controller.core.table import IllegalMove
+
+STEPS = 60
+OPENINGS = ("empty", "one", "warm", "pair", "whole", "router")
+
+
+@cache
+def release_of(name: str, gpus: int, instances: int, router: bool) -> Release:
+    """A release never changes under its name."""
+    made = make_release(f"{name}{gpus}x{instances}{'r' if router else ''}", gpus, instances, router)
+    return replace(made, stop_grace_s=10.0)
+
+
+@cache
+def opening(name: str) -> Simulation:
+    """A box as it stands in the evening; histories begin with a fork of it."""
+    sim = new_simulation()
+    begun = {
+        "empty": (),
+        "one": (("a", 1, 1, False),),
+        "warm": (("a", 1, 1, False), ("b", 1, 1, False)),
+        "pair": (("a", 1, 2, False),),
+        "whole": (("a", 4, 1, False),),
+        "halves": (("a", 2, 2, False),),
+        "router": (("a", 1, 2, True),),
+    }
+    for gpus in begun[name]:
+        sim.propose(release_of(*gpus), bake_s=0.0)
+        sim.run(lambda: sim.is_over)
+    sim.peace()
+    sim.rest()
+    return sim
+
+
+class History:
+    """One seed. `play` raises `Violated` with the story when something does not hold."""
+
+    def __init__(self, seed: int, steps: int = STEPS) -> None:
+        self.seed = seed
+        self.steps = steps
+        self.dice = random.Random(seed)  # noqa: S311 - replayed by its seed
+        self.sim = opening(self.dice.choice(OPENINGS)).fork()
+        self.restless = self.dice.choice((0.15, 0.35, 0.6))  # how often something happens
+        self.deadly = self.dice.choice((0.0, 0.05, 0.15))  # how often the daemon is killed
+        self.happenings, self.weights = zip(*HAPPENINGS.items(), strict=True)
+
+    def play(self) -> None:
+        try:
+            for _ in range(self.steps):
+                self._step()
+            self.sim.peace()
+            self.sim.rest()
+        except Violated as broken:
+            raise Violated(f"seed {self.seed}\n{broken}") from None
+
+    def _step(self) -> None:
+        sim, dice = self.sim, self.dice
+        if dice.random() < self.restless:
+            happening = dice.choices(self.happenings, self.weights)[0]
+            with contextlib.suppress(IllegalMove):  # somebody asked for what cannot be had now: nothing was changed
+                happening(self)
+            sim.world.version += 1
+        if dice.random() < self.deadly:
+            sim.kill_in = dice.randrange(1, 12)
+        if not sim.step():
+            sim.world.wait(dice.choice((0.2, 1.0, 1.0, 5.0, 5.0, 20.0, min(90.0, sim.world.next_event_s() + 0.01))))
+
+    # --- for happenings -----------------------------------------------------------------------------------------------
+
+    @property
+    def world(self) -> SimWorld:
+        return self.sim.world
+
+    def some_process(self) -> SimProcess | None:
+        alive = [p for p in self.world.processes.values() if p.life is Life.RUNNING]
+        return self.dice.choice(alive) if alive else None
+
+    def some_open_rollout(self) -> str | None:
+        names = [r.id for r in self.sim.state.rollouts.values() if r.ended_wall_s is None]
+        return self.dice.choice(names) if names else None
+
+
+def _propose(history: History) -> None:
+    dice = history.dice
+    router = dice.random() < 0.15
+    gpus, instances = dice.choice((1, 1, 2, 2, 4)), 2 if router else dice.choice((1, 1, 2))
+    history.sim.propose(
+        release_of(dice.choice("abcd"), gpus, instances, router),
+        require_approval=dice.random() < 0.1,
+        bake_s=dice.choice((0.0, 5.0, 30.0)),
+        strategy=dice.choice(("auto", "auto", "any", "rolling", "swap")),
+        wait_for_free_s=dice.choice((None, None, 50.0)),
+    )
+
+
+def _rollback(history: History) -> None:
+    if history.sim.state.previous is not None:
+        history.sim.rollback()
+
+
+def _restart(history: History) -> None:
+    live = history.sim.state.live
+    if live is not None:
+        history.sim.propose(history.sim.state.releases[live.release], Kind.RESTART, force=True, strategy="any")
+
+
+def _abort(history: History) -> None:
+    if name := history.some_open_rollout():
+        history.sim.ask(act.AskAbort(name, "somebody"))
+
+
+def _approve(history: History) -> None:
+    if name := history.some_open_rollout():
+        history.sim.ask(act.Approve(name, "boss"))
+
+
+def _freeze(history: History) -> None:
+    history.sim.ask(act.SetFreeze(history.dice.choice((None, None, Freeze("boss", "no", 0.0)))))
+
+
+def _stand_down(history: History) -> None:
+    history.sim.ask(act.StandDown("somebody"))
+
+
+def _cordon(history: History) -> None:
+    history.sim.ask(act.CloseCard(f"gpu-{history.dice.randrange(4)}", Closed("boss", "its fan", 0.0)))
+
+
+def _uncordon(history: History) -> None:
+    history.sim.ask(act.OpenCard(f"gpu-{history.dice.randrange(4)}"))
+
+
+def _die(history: History) -> None:
+    if process := history.some_process():
+        process.life = history.dice.choice((Life.EXITED, Life.EXITED, Life.STRAYS))
+        process.sentence = "it died"
+        process.stopping_until = None
+        process.memory_until_s = history.world.clock_s + history.world.late_memory_s
+
+
+def _fall_silent(history: History) -> None:
+    if process := history.some_process():
+        process.silent = not process.silent
+
+
+def _write_garbage(history: History) -> None:
+    if process := history.some_process():
+        process.garbage = not process.garbage
+
+
+def _slow_down(history: History) -> None:
+    if process := history.some_process():
+        process.ttft_s = history.dice.choice((0.1, 5.0))
+
+
+def _probes_hang(history: History) -> None:
+    """Nobody hears of it any more: neither that it is well nor that it is not."""
+    names = [name for name, p in history.world.processes.items() if p.life is Life.RUNNING]
+    if names:
+        history.world.heard_until_s[history.dice.choice(names)] = history.world.clock_s
+
+
+def _probes_answer(history: History) -> None:
+    history.world.heard_until_s.clear()
+
+
+def _become_unkillable(history: History) -> None:
+    if process := history.some_process():
+        process.unkillable = True
+        if process.stopping_until is not None:
+            process.stopping_until = float("inf")
+
+
+def _end_at_last(history: History) -> None:
+    for process in history.world.processes.values():
+        process.unkillable = False
+        if process.stopping_until is not None:
+            process.stopping_until = min(process.stopping_until, history.world.clock_s + 1.0)
+
+
+def _fail_requests(history: History) -> None:
+    names = [a.id for a in history.sim.state.seat_attempts(history.sim.state.live)]
+    if names:
+        name = history.dice.choice(names)
+        failures = history.dice.choice((1, 5, 50))
+        history.world.traffic[name] = Traffic(name, requests=100, errors_5xx=failures)
+
+
+def _verdict(history: History) -> None:
+    verdict = history.dice.choice(("fail", "inconclusive", "error", "hang"))
+    history.world.verdicts.setdefault("toolcalls", []).append(verdict)
+
+
+def _effects_fail(history: History) -> None:
+    name = history.dice.choice(("SetRoute", "OpenDoor", "StartAttempt", "StopAttempt", "RunGate", "StopGate"))
+    history.world.failing[name] += history.dice.choice((1, 1, 3))
+
+
+def _stranger(history: History) -> None:
+    history.world.foreign[history.dice.randrange(4)] = "pid 7 (a job)"
+
+
+def _memory_stays(history: History) -> None:
+    history.world.stuck_mib[history.dice.randrange(4)] = history.dice.choice((0, 300, 59_000))
+
+
+def _clock_jumps(history: History) -> None:
+    history.world.wall_jump_s += history.dice.choice((-3600.0, 3600.0))
+
+
+def _suspend(history: History) -> None:
+    history.world.wait(600.0)
+
+
+def _door_dies(history: History) -> None:
+    history.world.close_door()
+    history.world.forgets_route = history.dice.random() < 0.3
+
+
+def _set(name: str, *values: object) -> Callable[[History], None]:
+    def happening(history: History) -> None:
+        setattr(history.world, name, history.dice.choice(values))
+
+    return happening
+
+
+def _reboot(history: History) -> None:
+    history.world.reboot()
+    history.sim.restart("went with its host")
+
+
+def _disk_full(history: History) -> None:
+    history.sim.journal.disk.full_for = history.dice.choice((1, 1, 4))
+
+
+HAPPENINGS: dict[Callable[[History], None], int] = {
+    _propose: 12,
+    _rollback: 4,
+    _restart: 2,
+    _abort: 4,
+    _approve: 2,
+    _freeze: 1,
+    _stand_down: 1,
+    _cordon: 1,
+    _uncordon: 2,
+    _die: 7,
+    _fall_silent: 5,
+    _write_garbage: 1,
+    _slow_down: 1,
+    _probes_hang: 1,
+    _probes_answer: 1,
+    _become_unkillable: 1,
+    _end_at_last: 2,
+    _fail_requests: 2,
+    lambda history: history.world.traffic.clear(): 2,
+    _verdict: 4,
+    _effects_fail: 3,
+    lambda history: history.world.next_start.append(history.dice.choice(("port", "die"))): 2,
+    _stranger: 1,
+    lambda history: history.world.foreign.clear(): 2,
+    _memory_stays: 2,
+    lambda history: history.world.untrusted.add(history.dice.randrange(4)): 1,
+    lambda history: history.world.untrusted.clear(): 2,
+    _set("gpus_why", "", "", "NVML hangs"): 1,
+    lambda history: history.world.in_flight.update({history.dice.randrange(1, 9): history.dice.randrange(3)}): 3,
+    _set("start_s", 0.5, 5.0, 5.0, 30.0, 1e9): 2,
+    _set("stop_s", 0.1, 1.0, 40.0): 2,
+    _set("late_memory_s", 0.0, 2.0, 30.0, 90.0): 1,
+    _set("gate_s", 0.1, 3.0, 20.0): 1,
+    _clock_jumps: 1,
+    _suspend: 1,
+    _door_dies: 2,
+    _reboot: 1,
+    _disk_full: 2,
+}
+assert POLICY.slots >= 8

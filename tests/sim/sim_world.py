@@ -1,0 +1,289 @@
+"""The fake world with vices: engines that die, lie and do not end, late memory, strangers, a door that fails.
+
+It knows the truth (which process sits on which card, what a gate really said), and tells where truth and journal part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from fake_world import FakeProcess, FakeWorld
+
+from controller.core import actions as act
+from controller.core.records import Attempt, Kind, Now, Phase, Seat, State
+from controller.core.route import Mode, Route, SlotState
+from controller.core.seen import GateSeen, Gpu, Life, ProcessSeen, Seen
+from controller.crashpoints import crash_point
+
+ALIVE = frozenset({Life.RUNNING, Life.ENDING, Life.STRAYS})
+ENGINE_MIB = 50_000
+STRANGER_MIB = 20_000
+CARD_MIB = 81_920
+SLACK_MIB = 512
+
+
+@dataclass
+class SimProcess(FakeProcess):
+    """A process tree, and what is wrong with it."""
+
+    gpus: tuple[str, ...] = ()
+    unkillable: bool = False  # neither TERM nor KILL end it: it waits in the kernel
+    dies_s: float = math.inf  # while it loads
+    memory_until_s: float = 0.0  # the driver still frees its memory
+
+    @property
+    def is_alive(self) -> bool:
+        return self.life in ALIVE
+
+    @property
+    def is_well(self) -> bool:
+        return self.life is Life.RUNNING and not (self.silent or self.garbage) and self.stopping_until is None
+
+
+@dataclass
+class GateTruth:
+    ends_s: float
+    verdict: str
+
+
+@dataclass
+class SimWorld(FakeWorld):
+    """Everything that a `FakeWorld` is, with time, truth and misfortune of its own."""
+
+    slots: int = 8
+    late_memory_s: float = 0.0
+    gate_s: float = 3.0
+    wall_jump_s: float = 0.0
+    boots: int = 1
+    version: int = 0  # counts changes, so that nothing is judged twice
+    failing: Counter[str] = field(default_factory=Counter)  # effect → how many of the next ones fail
+    next_start: list[str] = field(default_factory=list)  # what befalls the next starts: port | die
+    unkillable_next: bool = False
+    forgets_route: bool = False  # the front door lost its state file: it comes back with nothing
+    stuck_mib: dict[int, int] = field(default_factory=dict)  # memory that nobody gives back
+    running_gates: dict[str, GateTruth] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)  # what no good controller asks for
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def now(self) -> Now:
+        return Now(self.boot, self.clock_s, 1_700_000_000 + self.clock_s + self.wall_jump_s)
+
+    def wait(self, seconds: float) -> None:
+        self.clock_s += seconds
+        self.version += 1
+
+    def reboot(self) -> None:
+        over = {name: truth for name, truth in self.running_gates.items() if truth.ends_s <= self.clock_s}
+        self.running_gates = {name: replace(truth, ends_s=0.0) for name, truth in over.items()}
+        self.boots += 1
+        self.boot = f"boot-{self.boots}"
+        self.clock_s = 10.0
+        self.processes.clear()
+        self.in_flight.clear()
+        self.door_alive, self.door_tried_s = False, None
+        self.version += 1
+
+    def controller_died(self) -> None:
+        """What the controller remembered is gone; the world is not."""
+        self.door_tried_s = None
+
+    def next_event_s(self) -> float:
+        """How long until something happens by itself; infinite when nothing will."""
+        times = [t for p in self.processes.values() for t in (p.ready_s, p.stopping_until or 0.0, p.dies_s)]
+        times += [p.memory_until_s for p in self.processes.values()]
+        times += [g.ends_s for g in self.running_gates.values()]
+        return min((t - self.clock_s for t in times if t > self.clock_s), default=math.inf)
+
+    # --- what is seen -------------------------------------------------------------------------------------------------
+
+    def observe(self, state: State) -> Seen:
+        for name, process in self.processes.items():
+            if process.dies_s <= self.clock_s and process.is_alive:
+                self._end(name, "it died while it loaded")
+            elif process.stopping_until is not None and process.stopping_until <= self.clock_s:
+                self._end(name, "stopped")
+        return super().observe(state)
+
+    def _end(self, name: str, how: str) -> None:
+        """Its whole tree is gone; its memory follows."""
+        process = self.processes[name]
+        process.life, process.sentence, process.stopping_until = Life.EXITED, how, None
+        process.dies_s = math.inf
+        process.memory_until_s = self.clock_s + self.late_memory_s
+        self.version += 1
+
+    def _processes(self, state: State) -> dict[str, ProcessSeen]:
+        return {
+            name: ProcessSeen(p.life, p.pid, p.pid * 10, p.sentence, p.port_conflict)
+            for name, p in self.processes.items()
+            if name in state.attempts and state.attempts[name].holds
+        }
+
+    def _gates(self, state: State) -> dict[str, GateSeen]:
+        """As the gate runner: a run that nobody ever began has left no verdict."""
+        run = state.active.gate if state.active else None
+        if run is None:
+            return {}
+        truth = self.running_gates.get(run.run)
+        if truth is None:
+            return {run.run: GateSeen("error", "the gate left no verdict")}
+        return {run.run: GateSeen(truth.verdict, f"says {truth.verdict}")} if truth.ends_s <= self.clock_s else {}
+
+    def _gpus(self) -> tuple[Gpu, ...]:
+        used = self.used_mib()
+        return tuple(
+            Gpu(
+                f"gpu-{n}",
+                n,
+                memory_total_mib=CARD_MIB,
+                memory_used_mib=used[f"gpu-{n}"],
+                foreign=(self.foreign[n],) if n in self.foreign else (),
+                trusted=n not in self.untrusted,
+            )
+            for n in range(self.gpus)
+        )
+
+    def used_mib(self) -> dict[str, int]:
+        used = {
+            f"gpu-{n}": self.stuck_mib.get(n, 0) + (STRANGER_MIB if n in self.foreign else 0) for n in range(self.gpus)
+        }
+        for process in self.processes.values():
+            if process.is_alive or process.memory_until_s > self.clock_s:
+                for gpu in process.gpus:
+                    used[gpu] += ENGINE_MIB
+        return used
+
+    # --- what is done -------------------------------------------------------------------------------------------------
+
+    def act(self, action: act.Effect, state: State, seen: Seen) -> act.Outcome:
+        self.version += 1
+        name = type(action).__name__
+        if self.failing[name] > 0:
+            self.failing[name] -= 1
+            return act.Outcome(False, f"{name} failed")
+        return getattr(self, f"_{name}")(action, state)
+
+    def _StartAttempt(self, action: act.StartAttempt, state: State) -> act.Outcome:  # noqa: N802
+        attempt = state.attempts[action.attempt]
+        if action.attempt not in self.processes:
+            fate = self.next_start.pop(0) if self.next_start else ""
+            if fate == "port":
+                return act.Outcome(False, f"port {attempt.port} is in use", port_conflict=True)
+            self.next_pid += 1
+            ready_s = self.clock_s + (0.5 if attempt.role == "router" else self.start_s)
+            process = SimProcess(self.next_pid, self.clock_s, ready_s, gpus=attempt.gpus)
+            if fate == "die":
+                process.dies_s = self.clock_s + min(self.start_s / 2, 30.0)
+            process.unkillable, self.unkillable_next = self.unkillable_next, False
+            self.processes[action.attempt] = process
+        pid = self.processes[action.attempt].pid
+        return act.Outcome(True, pid=pid, start_ticks=pid * 10)
+
+    def _StopAttempt(self, action: act.StopAttempt, state: State) -> act.Outcome:  # noqa: N802
+        process = self.processes.get(action.attempt)
+        if process is None:
+            return act.Outcome(True)
+        if process.is_well and process.stopping_until is None:
+            self.wrong += _ill_advised(action.attempt, state)
+        if process.stopping_until is None and process.life is Life.RUNNING:
+            process.stopping_until = math.inf if process.unkillable else self.clock_s + self.stop_s
+        return act.Outcome(True)
+
+    def _ClearStrays(self, action: act.ClearStrays, state: State) -> act.Outcome:  # noqa: N802
+        process = self.processes[action.attempt]
+        if process.unkillable or not action.force:
+            process.unkillable = process.unkillable and not action.force
+            return act.Outcome(False, "signalled")
+        self._end(action.attempt, "its strays were ended")
+        return act.Outcome(True)
+
+    def _RunGate(self, action: act.RunGate, state: State) -> act.Outcome:  # noqa: N802
+        if action.run not in self.running_gates:
+            queue = self.verdicts.get(action.gate, [])
+            verdict = queue.pop(0) if queue else "pass"
+            limit_s = float(state.rollouts[action.rollout].profile[action.index]["deadline_s"])
+            ends_s = self.clock_s + (limit_s if verdict == "hang" else self.gate_s)
+            self.running_gates[action.run] = GateTruth(ends_s, "error" if verdict == "hang" else verdict)
+        return act.Outcome(True)
+
+    def _StopGate(self, action: act.StopGate, state: State) -> act.Outcome:  # noqa: N802
+        truth = self.running_gates.get(action.run)
+        if truth is not None and truth.ends_s > self.clock_s:
+            truth.ends_s, truth.verdict = self.clock_s, "error"
+        return act.Outcome(True)
+
+    def _SetRoute(self, action: act.SetRoute, state: State) -> act.Outcome:  # noqa: N802
+        # Slot by slot, and the daemon can die between two of them.
+        self.route = replace(self.route, preview=action.route.preview, mode=action.route.mode)
+        crash_point("effect-halfway")
+        self.route = action.route
+        return act.Outcome(True)
+
+    def _OpenDoor(self, action: act.OpenDoor, state: State) -> act.Outcome:  # noqa: N802
+        self.door_tried_s = self.clock_s
+        self.door_alive = True
+        if self.forgets_route:
+            self.route, self.forgets_route = Route(0, mode=Mode.OPEN), False
+        return act.Outcome(True)
+
+    def close_door(self) -> None:
+        self.door_alive = False
+        self.in_flight.clear()
+        self.version += 1
+
+    # --- the truth ----------------------------------------------------------------------------------------------------
+
+    def untrue(self, state: State) -> Iterator[str]:
+        """Where what is does not fit what the journal says."""
+        yield from self.wrong
+        sitting: dict[str, str] = {}
+        for name, process in self.processes.items():
+            if not process.is_alive:
+                continue
+            attempt = state.attempts.get(name)
+            if attempt is None or not attempt.holds:
+                yield f"{name} runs, and nobody's cards are leased to it"
+            for gpu in process.gpus:
+                if gpu in sitting:
+                    yield f"{name} and {sitting[gpu]} run on {gpu} at once"
+                sitting[gpu] = name
+        yield from self._users(state)
+
+    def _users(self, state: State) -> Iterator[str]:
+        """Nobody is sent to a release of which a gate really said something else than pass in this rollout."""
+        if not self.door_alive:
+            return
+        for slot in self.route.public:
+            attempt = state.attempts.get(slot.attempt)
+            if slot.state is SlotState.READY and attempt is not None:
+                rollout = state.rollouts[attempt.rollout]
+                if rollout.kind is not Kind.ROLLBACK and attempt.release == rollout.release:
+                    yield from self._unproved(attempt, state)
+
+    def _unproved(self, attempt: Attempt, state: State) -> Iterator[str]:
+        rollout = state.rollouts[attempt.rollout]
+        for index, step in enumerate(rollout.profile):
+            said = [
+                truth.verdict
+                for run, truth in self.running_gates.items()
+                if run.startswith(f"{rollout.id}-{index}-") and truth.ends_s <= self.clock_s
+            ]
+            if not step.get("observe") and (not said or said[-1] != "pass"):
+                yield f"users reach {attempt.id}, and gate {step['name']} said {said[-1] if said else 'nothing'}"
+
+
+def _ill_advised(name: str, state: State) -> Iterator[str]:
+    """What serves well is stopped only by a plan or a person; the way back stays while the bake lasts."""
+    attempt = state.attempts[name]
+    seat = Seat(attempt.release, attempt.rollout)
+    if attempt.gave_way_to is not None or attempt.role == "router" or attempt.ready_at_s is None:
+        return
+    if seat == state.live and not attempt.hurry:
+        yield f"{name} is live, is well and was stopped"
+    active = state.active
+    if active is not None and active.phase is Phase.BAKING and seat == active.before[0] and not attempt.hurry:
+        yield f"{name} is what a failed bake would go back to, and it was stopped"
