@@ -164,7 +164,7 @@ def gpus(state: State, seen: Seen | None) -> list[dict[str, Any]]:
             "id": gpu.id,
             "index": gpu.index,
             "held_by": held[gpu.id].id if gpu.id in held else None,
-            "sleepers": [a.id for a in state.attempts.values() if a.lent and a.holds and gpu.id in a.gpus],
+            "sleepers": sleepers(state, gpu.id),
             "foreign": list(gpu.foreign),
             "trusted": gpu.trusted,
             "why": gpu.why,
@@ -174,6 +174,11 @@ def gpus(state: State, seen: Seen | None) -> list[dict[str, Any]]:
         }
         for gpu in (seen.gpus if seen else ())
     ]
+
+
+def sleepers(state: State, gpu: str) -> list[str]:
+    """Who sleeps on a card that may be somebody else's meanwhile."""
+    return [a.id for a in state.attempts.values() if a.lent and a.holds and gpu in a.gpus]
 
 
 def inventory(state: State, found: dict[str, Any]) -> dict[str, Any]:
@@ -203,6 +208,7 @@ def _card(state: State, card: dict[str, Any], holder: Attempt | None, roles: dic
         **card,
         "state": next((word for applies, word in words if applies), "free"),
         "held_by": holder.id if holder else None,
+        "sleepers": sleepers(state, card["id"]),
         "release": holder.release if holder else None,
         "role": roles.get(holder.id, "candidate") if holder else None,
         "closed": asdict(closed) if closed else None,

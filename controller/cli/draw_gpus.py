@@ -123,6 +123,8 @@ def _who_lines(card: Document) -> Iterator[tuple[bool, str]]:
         yield card["state"] == "held", f"{card['held_by']}, {card['role']} ({card['release']})"
     if card["state"] == "free":
         yield True, "free"
+    for sleeper in card.get("sleepers", ()):
+        yield False, f"{sleeper} sleeps here"
 
 
 def _warnings(cards: list[Document]) -> Iterator[str]:
