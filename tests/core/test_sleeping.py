@@ -297,7 +297,9 @@ def test_a_pool_that_is_smaller_beside_a_sleeper_holds_nobody_up(sleepy, release
     assert sleepy.finish(swap(sleepy, release)) is Phase.PROMOTED
     pool = next(r for r in sleepy.state.rollouts["r0004"].gates if r.gate == "kv-pool")
     assert pool.verdict == "inconclusive"
-    assert "10 % less than the 100,000 of an earlier start, beside two-a-2 (asleep), three-a-3 (asleep)" in pool.sentence
+    assert (
+        "10 % less than the 100,000 of an earlier start, beside two-a-2 (asleep), three-a-3 (asleep)" in pool.sentence
+    )
 
 
 # --- who does not sleep -----------------------------------------------------------------------------------------------
