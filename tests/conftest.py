@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,19 @@ from gates import program
 from gates.contract import GateRequest, Verdict, parse_verdict
 from launch.engines.emulator.testing import emulator
 
+# Hundreds of processes are started here, and a fifth of the start of each would be to compile the same files anew where
+# the environment forbids to keep what was compiled (container images do).
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # What one example takes says something about the machine, and nothing about the code.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """ruff and mypy first: what is long must not be left for the end, where it would run alone."""
+    items.sort(key=lambda item: item.path.name != "test_static.py")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from controller.demo.stage import Clients, Stage
 
 SETTINGS = {
     "gpus": {"kind": "none", "count": 4},
-    "bake": {"seconds": 3, "interval_s": 0.5},
+    "bake": {"seconds": 1, "interval_s": 0.5},
     "drain_s": 30,
     "start_s": 90,
 }
