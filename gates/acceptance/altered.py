@@ -28,16 +28,18 @@ _LONG: Final = re.compile(r"(?<![\w.-])-?\d{16,}(?!\w|\.\d)")
 
 
 def entity_problem(answer: Answer) -> str | None:
-    """A word of the question that came back escaped as HTML, in content or arguments."""
-    if not any(
-        _ENTITY.search(text) for text in (answer.reply.content, *(call.arguments for call in answer.reply.calls))
-    ):
-        return None
+    """A word of the question that came back escaped as HTML or read as HTML, in content or arguments."""
     asked = "\n".join(_texts(answer.body.get("messages")))
-    if _ENTITY.search(asked):
+    written = {html.unescape(word): word for word in asked.split() if _ENTITY.search(word)}
+    raw = (answer.reply.content, *(call.arguments for call in answer.reply.calls))
+    if not written and not any(_ENTITY.search(text) for text in raw):
         return None
     for text in (answer.reply.content, *(text for value in _arguments(answer) for text in _texts(value))):
         for word in text.split():
+            if word in asked:
+                continue
+            if word in written:
+                return f"{word[:60]!r} came where {written[word][:60]!r} was to be copied: read as HTML"
             if _ENTITY.search(word) and html.unescape(word) in asked:
                 return f"{word[:60]!r} came where {html.unescape(word)[:60]!r} was to be copied: escaped as HTML"
     return None
@@ -63,7 +65,7 @@ async def _entities(asker: Asker, surroundings: Surroundings) -> Surveyed:
     found = [(answer, problem) for answer in answers if (problem := entity_problem(answer))]
     figures = {"answers": len(answers), "odd": len(found)}
     if not found:
-        return passed(f"no text came back escaped in {len(answers)} answers", **figures)
+        return passed(f"no text came back escaped or unescaped in {len(answers)} answers", **figures)
     first, problem = found[0]
     said = f"{problem} ({len(found)} of {len(answers)} answers)"
     if len(found) < CONFIRMED and not await _again(asker, surroundings, first):
@@ -119,10 +121,10 @@ def _inside(value: Any) -> Iterator[Any]:
 CHECKS: Final = (
     Check(
         id="J27",
-        name="texts that come back escaped",
+        name="texts that come back escaped or unescaped",
         asks="Nothing at first: looks at what every answer copied; a single odd one is asked for again.",
-        holds="no word of the question comes back with &lt;, &amp; or &quot; in it",
-        catches="servers that escape answers and arguments as for a web page: code and paths that cannot be used",
+        holds="no word of the question comes back with &lt; in the place of <, nor with < in that of &lt; or the like",
+        catches="servers that escape answers as for a web page, or read them as one: code that cannot be used",
         rule=Overall(f"no two answers; where there is one, none in {MORE} more"),
         survey=_entities,
         looks_back=True,

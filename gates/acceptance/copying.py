@@ -165,7 +165,8 @@ async def _copied(asker: Asker, sample: Sample, asked: str) -> tuple[str, str | 
 
 
 def _alphabet(sample: Sample) -> str:
-    return f"{ALPHABETS[sample.variant % len(ALPHABETS)]} & <{sample.rng().randrange(100, 1000)}>"
+    number = sample.rng().randrange(100, 1000)
+    return f"{ALPHABETS[sample.variant % len(ALPHABETS)]} & <{number}> &lt;b{number}&gt;"
 
 
 async def _unicode(asker: Asker, sample: Sample) -> str | None:
@@ -185,7 +186,8 @@ async def _encoding(asker: Asker, sample: Sample) -> str | None:
 
 
 async def _escapes(asker: Asker, sample: Sample) -> str | None:
-    asked = _ESCAPES[sample.variant % len(_ESCAPES)](sample.rng().randrange(100, 1000))
+    number = sample.rng().randrange(100, 1000)
+    asked = f"{_ESCAPES[sample.variant % len(_ESCAPES)](number)} &lt;{number}&gt;"
     text, problem = await _copied(asker, sample, asked)
     return problem or copy_problem(text, asked)
 
@@ -212,7 +214,7 @@ async def _markers(asker: Asker, sample: Sample) -> str | None:
     rng, marker = sample.rng(), MARKERS[sample.variant % len(MARKERS)]
     after = f"code {rng.randrange(100_000, 1_000_000)}"
     text, problem = await _copied(
-        asker, sample, f'The "text" before it. {marker} And after it comes {after} at the end.'
+        asker, sample, f'The "text" before it. {marker} And &lt;after&gt; it comes {after} at the end.'
     )
     return problem or (None if after in text else f"what follows {marker} is not in the text: {text[-60:]!r}")
 
@@ -272,9 +274,9 @@ CHECKS: Final = (
     Check(
         id="J04",
         name="copy beyond ASCII",
-        asks="To save a text in another script, with joined emoji, combining marks or a line separator.",
+        asks="To save a text in another script, with joined emoji, combining marks, a line separator, &lt; and <.",
         holds="the text arrives as it was, after Unicode's composition",
-        catches="tokens of several bytes that a parser cuts, text that is escaped twice",
+        catches="tokens of several bytes that a parser cuts, text that is escaped twice, or unescaped",
         rule=B90,
         attempt=_unicode,
         needs=_TOOLS,
@@ -293,7 +295,7 @@ CHECKS: Final = (
     Check(
         id="J05",
         name="copy of escapes",
-        asks="To save a Windows path, nested quotes, JSON in a text, a regular expression, tabs, LaTeX, shell.",
+        asks="To save a path, nested quotes, JSON in a text, a regular expression, tabs, LaTeX, shell; &lt; is in all.",
         holds="the text arrives as it was; blanks around it do not count",
         catches="escapes that are lost or doubled, text that ends at a quote",
         rule=B80,

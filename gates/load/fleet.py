@@ -88,7 +88,10 @@ class Fleet:
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         argv = (sys.executable, "-m", "gates.load.worker")
-        worker = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, env=environment)
+        # A terminal's Ctrl-C goes to a whole group, and each worker would die of it in its own words: we end them.
+        worker = await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True
+        )
         # Through the pipe: an API key has no business in an argument list.
         await _send(worker, self._setting)
         return worker

@@ -214,6 +214,7 @@ _BEYOND_THE_CATALOGUE: Final[Mapping[str, tuple[str, ...]]] = {
     "second_args_lost": ("J20",),
     "prompt_last_system": ("F08",),
     "html_escaped": ("J04", "J05", "J27"),
+    "html_unescaped": ("J04", "J05", "J27"),
     "int_rounded": ("J03", "J28"),
     "first_args_lost": ("J20",),
 }

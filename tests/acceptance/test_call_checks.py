@@ -92,6 +92,7 @@ def test_a_context_that_is_not_what_it_seems_fails_the_long_one(judge: Judge) ->
         ("args-value-cut", {"J03", "J06", "J07"}, ""),
         ("escape-u", {"J04", "J04e"}, "letters arrive as escapes"),
         ("html-escaped", {"J04", "J27"}, "escaped as HTML"),
+        ("html-unescaped", {"J04", "J27"}, "read as HTML"),
         ("int-rounded", {"J03", "J28"}, "went through a float"),
         ("mojibake", {"J04"}, ""),
         ("leak-in-args", {"J05"}, "asked was"),

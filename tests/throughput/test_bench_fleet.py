@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable
 
@@ -47,3 +48,21 @@ def test_a_worker_that_ended_between_two_measurements_is_named_as_one_that_ended
     url = raw_server(lambda connection, _: connection.sendall(GOOD)).url
     with pytest.raises(ClientBrokeError, match="ended in the middle"):
         run(lambda: twice(url))
+
+
+def test_ctrl_c_of_a_terminal_does_not_reach_the_workers(raw_server: Callable[[Script], RawServer]) -> None:
+    """It goes to a whole process group; whoever measures ends them, and says what was measured."""
+
+    async def groups(url: str) -> set[int]:
+        fleet = Fleet(Endpoint.at(url), 2, 1 << 20)
+        try:
+            await fleet.streams([[b"{}"], [b"{}"]], window())
+            mine = [p for p in psutil.Process().children() if "gates.load.worker" in p.cmdline()]
+            return {os.getpgid(p.pid) for p in mine}
+        finally:
+            fleet.close()
+
+    url = raw_server(lambda connection, _: connection.sendall(GOOD)).url
+    found = run(lambda: groups(url))
+    assert len(found) == 2
+    assert os.getpgid(0) not in found

@@ -73,6 +73,10 @@ ROWS: dict[str, Row] = {
         {"text": 'Use save_file: "a < b & c", notes.txt', "tools": [SAVE_FILE]},
         lambda s: s.parsed[0]["text"] == "a &lt; b &amp; c",
     ),
+    "html-unescaped": Row(
+        {"text": 'Use save_file: "a &lt; b &amp; c", notes.txt', "tools": [SAVE_FILE]},
+        lambda s: s.parsed[0]["text"] == "a < b & c",
+    ),
     "int-rounded": Row(
         {"text": "Call add_item with serial 9007199254740993.", "tools": [ADD_ITEM]},
         lambda s: s.parsed[0]["serial"] in (9007199254740992, 9.007e15),

@@ -118,6 +118,12 @@ def html_escaped(answer: Answer, scene: Scene) -> Answer:
     return replace(escaped, content=map(html.escape, answer.content))
 
 
+def html_unescaped(answer: Answer, scene: Scene) -> Answer:
+    """Arguments are read as a web page: `<` where the model wrote `&lt;`."""
+    del scene
+    return revalued(answer, lambda value: html.unescape(value) if isinstance(value, str) else value)
+
+
 def int_rounded(answer: Answer, scene: Scene) -> Answer:
     """Integers went through a double: beyond 2^53 they lose their last digits, and half of them become 9.007e+15."""
 
@@ -270,6 +276,7 @@ FAULTS = (
     _fault(
         "html-escaped", "content and arguments are escaped as for a web page: &lt; &quot;", html_escaped, Need.MARKUP
     ),
+    _fault("html-unescaped", "arguments are read as a web page: < where &lt; was written", html_unescaped, Need.ENTITY),
     _fault("int-rounded", "integer arguments beyond 2^53 went through a float", int_rounded, Need.BIG_INTEGER),
     Fault(
         "args-one-chunk",

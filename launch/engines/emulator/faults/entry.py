@@ -77,6 +77,7 @@ class Need(StrEnum):
     NUMBER = "a number among the arguments"
     OUTER_SPACES = "a string argument with outer spaces"
     MARKUP = "a text with <, >, & or a quote"
+    ENTITY = "a string argument with &lt; or &amp; in it"
     BIG_INTEGER = "an integer argument beyond 2^53"
     NON_ASCII = "a non-ASCII string argument"
     TRUNCATION = "a max_tokens that cuts a call"
