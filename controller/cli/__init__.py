@@ -17,6 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     What a person got wrong, or the world refused, ends as one sentence on stderr; with `--json` as
     `{"schema": 1, "error": sentence, "exit_code": n}` on stdout. A traceback is a bug.
     """
+    _open_what_is_closed()
     from .app import app
     from .session import Session
 
@@ -36,6 +37,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell(*told, as_json=session.as_json)
         return told[1]
     return 0
+
+
+def _open_what_is_closed() -> None:
+    """`cutover serve >&-`: whatever is opened next would become stdout, and Python has no stream for it at all."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free one, which is this
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
 
 
 def _for_people(error: Exception) -> tuple[str, int] | None:

@@ -19,3 +19,10 @@ def test_a_full_disk_behind_stdout_is_a_sentence(more: list[str]) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr == "cutover: the answer could not be written: No space left on device\n"
+
+
+def test_closed_descriptors_are_like_the_null_device() -> None:
+    """A wrapper or a unit may close what it does not want; the first file that is opened must not become stdout."""
+    command = ["bash", "-c", 'exec "$0" -m controller gate list <&- >&-', sys.executable]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
