@@ -151,6 +151,7 @@ class Daemon:
                 lambda attempt_id: config.runs_dir / attempt_id,
                 self._pids_of,
                 policy.sleep_deadline_s,
+                lambda: look_at_host(config.state_dir).ram_available_bytes,
                 self._nudge,
             ),
         )

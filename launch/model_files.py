@@ -10,7 +10,7 @@ from typing import Any
 
 from launch.errors import ProvenanceError
 
-_WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf", ".npz", ".onnx"})
+WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf", ".npz", ".onnx"})
 _HASHED_WHOLE_MAX_BYTES = 64 * 1024 * 1024
 _SAMPLE_BYTES = 1024 * 1024
 _FILES_MAX = 5000
@@ -77,7 +77,7 @@ def _file(file: Path, name: str) -> dict[str, Any]:
     size_bytes = file.stat().st_size
     facts: dict[str, Any] = {"name": name, "size_bytes": size_bytes}
     with file.open("rb") as opened:
-        if size_bytes <= _HASHED_WHOLE_MAX_BYTES and file.suffix not in _WEIGHTS:
+        if size_bytes <= _HASHED_WHOLE_MAX_BYTES and file.suffix not in WEIGHTS:
             facts["sha256"] = hashlib.file_digest(opened, "sha256").hexdigest()
         else:
             digest = hashlib.sha256()

@@ -19,7 +19,7 @@ from launch.attempts import listening_pids
 from launch.engines.sleeping import Call, Sleeping
 from launch.errors import LaunchError
 from launch.release import load_release
-from launch.sleep import sleeping
+from launch.sleep import sleeping, weights_bytes
 
 from ..core.actions import Outcome
 from ..core.records import Attempt
@@ -29,6 +29,8 @@ from .processes import HOST, is_real
 log = structlog.get_logger("sleeper")
 
 SLEEP, WAKE = "sleep", "wake"
+HOST_RESERVE_BYTES = 4 << 30  # for everybody else, the next engine's start among them
+_GIB = 1 << 30
 _ASK_TIMEOUT_S = 5.0
 _SHOWN = 200
 
@@ -46,13 +48,15 @@ class Sleeper:
         run_dir: Callable[[str], Path],
         pids_of: Callable[[str], Collection[int]],
         deadline_s: float,
+        host_bytes: Callable[[], int],
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`deadline_s`: how long one call to an engine may take."""
+        """`deadline_s`: how long one call to an engine may take. `host_bytes`: what the host's memory has left."""
         self._releases = releases
         self._run_dir = run_dir
         self._pids_of = pids_of
         self._deadline_s = deadline_s
+        self._host_bytes = host_bytes
         self._on_change = on_change
         self._lock = threading.Lock()
         self._seen: dict[str, SleepSeen] = {}
@@ -64,17 +68,29 @@ class Sleeper:
     def begin(self, attempt: Attempt, wanted: str, *, again: bool) -> Outcome:
         """Ask it to `sleep` or to `wake`. `again`: it was asked before, and nobody knows what came of it."""
         try:
-            how = sleeping(load_release(self._releases, attempt.release).topology, attempt.instance)
+            release = load_release(self._releases, attempt.release)
+            how = sleeping(release.topology, attempt.instance)
         except (LaunchError, OSError) as error:
             return Outcome(False, f"{attempt.id} cannot be asked to {wanted}: {error}")
         if how is None:
             return Outcome(False, f"{attempt.id} cannot be asked to {wanted}: its engine was not told what it needs")
+        first = wanted == SLEEP and not again  # who was asked before may sleep already, and have its weights there
+        full = self._full_host(weights_bytes(release.manifest)) if first else ""
         with self._lock:
-            self._seen[attempt.id] = SleepSeen(wanted)
+            self._seen[attempt.id] = SleepSeen(wanted, ok=False if full else None, sentence=full)
+        if full:
+            return Outcome(True)
         threading.Thread(
             target=self._run, args=(attempt, how, wanted, again), name=f"{wanted}-{attempt.id}", daemon=True
         ).start()
         return Outcome(True)
+
+    def _full_host(self, weights: int | None) -> str:
+        """Why the host's memory cannot take these weights: the kernel would end somebody for it."""
+        left = self._host_bytes()
+        if weights is None or weights + HOST_RESERVE_BYTES <= left:
+            return ""
+        return f"its weights are {weights / _GIB:.1f} GiB, and the host's memory has {left / _GIB:.1f} GiB left"
 
     def _run(self, attempt: Attempt, how: Sleeping, wanted: str, again: bool) -> None:
         try:

@@ -31,7 +31,9 @@ def asked(tmp_path):
         release = catalogue.keep(parse(text, source="n.yaml"))
         attempt = Attempt("n-a-1", "r0001", release.id, "a", "engine", gpus, port, 1)
         told = threading.Event()
-        sleeper = Sleeper(tmp_path / "releases", lambda name: tmp_path / name, lambda _: pids, deadline_s, told.set)
+        sleeper = Sleeper(
+            tmp_path / "releases", lambda name: tmp_path / name, lambda _: pids, deadline_s, lambda: 64 << 30, told.set
+        )
         outcome = sleeper.begin(attempt, wanted, again=again)
         if not outcome.ok:
             return release, outcome
@@ -150,3 +152,24 @@ def test_an_engine_without_sleep_is_refused(asked, engine):
     release, outcome = asked(engine.server_port, "sleep", dialect="llamacpp")
     assert not release.can_sleep
     assert "was not told what it needs" in outcome.sentence
+
+
+def test_weights_for_which_the_host_has_no_memory_stay_where_they_are(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    with (model / "model.safetensors").open("wb") as file:
+        file.truncate(10 << 30)  # on the disk it takes no room
+    flags = '["--enable-sleep-mode"]'
+    text = (
+        f"name: n\nserves: [m]\nengine: vllm\nmodel: {model}\ncommand: [/bin/true]\nflags: {flags}\n"
+        "env: {VLLM_SERVER_DEV_MODE: '1'}\ninstances: {a: {gpus: 1}}\n"
+    )
+    release = Catalogue(tmp_path / "releases").keep(parse(text, source="n.yaml"))
+    assert release.can_sleep
+    attempt = Attempt("n-a-1", "r0001", release.id, "a", "engine", ("gpu-0",), 1, 1)
+    sleeper = Sleeper(tmp_path / "releases", lambda name: tmp_path / name, lambda _: ME, 1.0, lambda: 12 << 30)
+    assert sleeper.begin(attempt, "sleep", again=False).ok
+    seen = sleeper.results()["n-a-1"]
+    assert seen.ok is False
+    assert seen.sentence == "its weights are 10.0 GiB, and the host's memory has 12.0 GiB left"
