@@ -254,7 +254,7 @@ def _retire(state: State, action: act.Retire, now: Now, why: str) -> State:
 
 def _recall(state: State, action: act.Recall, now: Now, why: str) -> State:
     attempt = attempt_of(state, action.attempt, AttemptState.RETIRING)
-    if attempt.hurry or attempt.ready_at_s is None:
+    if attempt.hurry or attempt.ready_at_s is None or attempt.lent:
         raise IllegalMove(f"attempt {attempt.id} was not retired in good health")
     return _lit(with_attempt(state, replace(rest(attempt, AttemptState.READY, now, why), gave_way_to=None)), now)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from . import actions as act
 from .actions import Decision
 from .cards import is_back, shows
-from .desired import wanted_seats
+from .desired import candidate_seat, wanted_seats
 from .policy import Policy
 from .records import Attempt, AttemptState, Closed, Seat, State
 from .route import SlotState
-from .seats import is_fresh
+from .seats import is_fresh, missing_instances
 from .seen import Life, ProcessSeen, Seen
 from .settle import settles_for_s
 from .sleep import (
@@ -110,11 +110,21 @@ def retire_unwanted(state: State, seen: Seen, policy: Policy) -> Decision | None
         seat = Seat(attempt.release, attempt.rollout)
         if staying and seat not in wanted:
             return Decision(act.Retire(attempt.id), f"{attempt.id} is neither live, candidate nor previous")
+        if attempt.state is AttemptState.PLANNED and _waits_in_vain(attempt, seat, state):
+            return Decision(act.Retire(attempt.id), f"{attempt.id} waits for an instance that nobody starts again")
         idle = attempt.state is AttemptState.ASLEEP and state.active is None and seat != state.live
         if idle and not sleeps_whole(state, seat):
             why = f"{attempt.id} sleeps for nothing: the other instances of {attempt.release} are gone"
             return Decision(act.Retire(attempt.id), why)
     return None
+
+
+def _waits_in_vain(attempt: Attempt, seat: Seat, state: State) -> bool:
+    """A router of a release that is kept, and what stands behind it is gone: live and candidates are started again."""
+    if seat in {state.live, candidate_seat(state.active)}:
+        return False
+    gone = missing_instances(state, seat)
+    return any(name in gone for name in state.releases[attempt.release].instance(attempt.instance).start_after)
 
 
 def is_drained(attempt: Attempt, state: State, seen: Seen) -> bool:

@@ -102,7 +102,8 @@ def is_failed_bake(rollout: Rollout) -> bool:
 
 def is_recallable(attempt: Attempt) -> bool:
     """It drains in good health: it can take requests again at once."""
-    return attempt.state is AttemptState.RETIRING and not attempt.hurry and attempt.ready_at_s is not None
+    drains = attempt.state is AttemptState.RETIRING and not attempt.hurry
+    return drains and attempt.ready_at_s is not None and not attempt.lent  # who is stopped in its sleep has no cards
 
 
 def ask_to_leave(rollout: Rollout, state: State, names: tuple[str, ...], seen: Seen, policy: Policy) -> Decision | None:

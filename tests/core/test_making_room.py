@@ -321,3 +321,31 @@ def test_a_router_makes_rolling_impossible_and_the_plan_says_so(box, release):
     plan = box.state.rollouts[rollout].plan
     assert plan["strategy"] == "swap"
     assert any("router" in text for text in plan["why_not"])
+
+
+def test_what_is_to_give_way_and_falls_silent_first_is_not_started_again_meanwhile(box, release):
+    """Found by a seeded history: a router that was started again waited for engines that had made room, for ever."""
+    box.finish(box.propose(release("one", gpus=2, instances=2, router=True)))
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    box.run(lambda: box.phase(rollout) is Phase.LEASING)
+    router = next(a for a in box.state.attempts.values() if a.role == "router")
+    box.world.processes[router.id].life = Life.EXITED
+    assert box.finish(rollout) is Phase.PROMOTED
+    assert [a.id for a in box.state.attempts.values() if a.role == "router"] == [router.id]
+
+
+def test_a_router_that_is_kept_does_not_wait_for_engines_that_nobody_starts_again(box, release):
+    """Found by a seeded history: it held its port and its slot for ever."""
+    box.finish(box.propose(release("one", gpus=1, instances=2, router=True)))
+    router = next(a for a in box.state.attempts.values() if a.role == "router")
+    engine = next(a for a in box.state.attempts.values() if a.role != "router")
+    rollout = box.propose(release("two", gpus=1))
+    box.run(lambda: box.phase(rollout) is Phase.GATING)
+    box.world.start_s = 1e9
+    box.world.processes[engine.id].life = box.world.processes[router.id].life = Life.EXITED
+    box.run(lambda: len([a for a in box.state.attempts.values() if a.role == "router"]) == 2)
+    assert box.finish(rollout) is Phase.PROMOTED
+    loads = next(a for a in box.state.attempts.values() if a.state is AttemptState.STARTING)
+    box.world.processes[loads.id].life = Life.EXITED
+    box.settle()
+    assert not [a for a in box.state.attempts.values() if a.state is AttemptState.PLANNED]

@@ -23,6 +23,7 @@ from controller.core.plan import make_plan
 from controller.core.policy import Policy
 from controller.core.records import AttemptState, Closed, Options, Phase
 from controller.core.route import Mode, SlotState
+from controller.core.seats import is_recallable
 from controller.core.seen import Life
 from controller.core.table import IllegalMove
 from controller.loop import Loop
@@ -372,3 +373,16 @@ def test_the_price_of_going_back_is_the_wake_that_this_box_has_measured(sleepy, 
     assert "woken (about 1.5 s), requests wait meanwhile" in sentence
     way = way_home(sleepy.state, sleepy.world.observe(sleepy.state).gpus)
     assert way.seconds == pytest.approx(sleepy.world.sleep_s + sleepy.world.wake_s, abs=1.5)
+
+
+def test_who_is_stopped_in_its_sleep_is_not_called_back(sleepy, release):
+    """Found by killing both halves of a release in a bake: the way back recalled a sleeper onto cards of others."""
+    rollout = swap(sleepy, release, bake_s=60.0)
+    sleepy.run(lambda: sleepy.phase(rollout) is Phase.BAKING)
+    sleeper = next(a for a in sleepy.state.attempts.values() if a.state is AttemptState.ASLEEP)
+    sleepy.ask(act.Retire(sleeper.id))
+    with pytest.raises(IllegalMove, match="good health"):
+        sleepy.ask(act.Recall(sleeper.id))
+    assert not is_recallable(sleepy.state.attempts[sleeper.id])
+    sleepy.ask(act.AskAbort(rollout, "somebody"))
+    assert sleepy.finish(rollout) is Phase.ROLLED_BACK

@@ -11,6 +11,7 @@ from functools import cache
 from fake_world import make_release
 from sim_world import SimProcess, SimWorld
 from simulation import POLICY, Simulation, Violated, new_simulation
+from sleepy_world import HEALTHY, TROUBLES
 
 from controller.core import actions as act
 from controller.core.records import Closed, Freeze, Kind, Release
@@ -19,14 +20,14 @@ from controller.core.seen import Life
 from controller.core.table import IllegalMove
 
 STEPS = 60
-OPENINGS = ("empty", "one", "warm", "pair", "whole", "router")
+OPENINGS = ("empty", "one", "warm", "pair", "whole", "router", "drowsy whole", "drowsy halves")
 
 
 @cache
-def release_of(name: str, gpus: int, instances: int, router: bool) -> Release:
+def release_of(name: str, gpus: int, instances: int, router: bool = False, sleeps: bool = False) -> Release:
     """A release never changes under its name."""
-    made = make_release(f"{name}{gpus}x{instances}{'r' if router else ''}", gpus, instances, router)
-    return replace(made, stop_grace_s=10.0)
+    made = make_release(f"{name}{gpus}x{instances}{'r' * router}{'s' * sleeps}", gpus, instances, router)
+    return replace(made, stop_grace_s=10.0, can_sleep=sleeps)
 
 
 @cache
@@ -35,12 +36,14 @@ def opening(name: str) -> Simulation:
     sim = new_simulation()
     begun = {
         "empty": (),
-        "one": (("a", 1, 1, False),),
-        "warm": (("a", 1, 1, False), ("b", 1, 1, False)),
-        "pair": (("a", 1, 2, False),),
-        "whole": (("a", 4, 1, False),),
-        "halves": (("a", 2, 2, False),),
+        "one": (("a", 1, 1),),
+        "warm": (("a", 1, 1), ("b", 1, 1)),
+        "pair": (("a", 1, 2),),
+        "whole": (("a", 4, 1),),
+        "halves": (("a", 2, 2),),
         "router": (("a", 1, 2, True),),
+        "drowsy whole": (("a", 4, 1, False, True),),
+        "drowsy halves": (("a", 2, 2, False, True),),
     }
     for gpus in begun[name]:
         sim.propose(release_of(*gpus), bake_s=0.0)
@@ -103,7 +106,7 @@ def _propose(history: History) -> None:
     router = dice.random() < 0.15
     gpus, instances = dice.choice((1, 1, 2, 2, 4)), 2 if router else dice.choice((1, 1, 2))
     history.sim.propose(
-        release_of(dice.choice("abcd"), gpus, instances, router),
+        release_of(dice.choice("abcd"), gpus, instances, router, dice.random() < 0.4),
         require_approval=dice.random() < 0.1,
         bake_s=dice.choice((0.0, 5.0, 30.0)),
         strategy=dice.choice(("auto", "auto", "any", "rolling", "swap")),
@@ -282,6 +285,9 @@ HAPPENINGS: dict[Callable[[History], None], int] = {
     _set("gpus_why", "", "", "NVML hangs"): 1,
     lambda history: history.world.in_flight.update({history.dice.randrange(1, 9): history.dice.randrange(3)}): 3,
     _set("start_s", 0.5, 5.0, 5.0, 30.0, 1e9): 2,
+    _set("trouble", *TROUBLES, *[HEALTHY] * 6): 2,
+    _set("sleep_s", 0.5, 2.0, 40.0): 1,
+    _set("wake_s", 0.5, 1.0, 40.0): 1,
     _set("stop_s", 0.1, 1.0, 40.0): 2,
     _set("late_memory_s", 0.0, 2.0, 30.0, 90.0): 1,
     _set("gate_s", 0.1, 3.0, 20.0): 1,

@@ -21,12 +21,14 @@ from controller.core.table import IllegalMove
 
 When = Callable[[Simulation], bool]
 Do = Callable[[Simulation], object]
-STRATEGIES = ("blue-green", "rolling", "swap")
-_BOX = {
-    "blue-green": ("one", ("b", 1, 1, False)),
-    "rolling": ("halves", ("b", 2, 2, False)),
-    "swap": ("whole", ("b", 4, 1, False)),
+_BOXES = {  # opening, what is proposed, and how
+    "blue-green": ("one", ("b", 1, 1), "blue-green"),
+    "rolling": ("halves", ("b", 2, 2), "rolling"),
+    "swap": ("whole", ("b", 4, 1), "swap"),
+    "rolling asleep": ("drowsy halves", ("b", 2, 2), "rolling"),
+    "swap asleep": ("drowsy whole", ("b", 4, 1), "swap"),
 }
+STRATEGIES = tuple(_BOXES)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Play:
         """Until everything has ended and nothing more is to come, then peace."""
         sim, before = self.sim, self.sim.points
         if len(sim.state.rollouts) == 1:
-            sim.propose(release_of(*_BOX[self.strategy][1]), strategy=self.strategy, bake_s=10.0)
+            _, release, strategy = _BOXES[self.strategy]
+            sim.propose(release_of(*release), strategy=strategy, bake_s=10.0)
         sim.run(self._is_over, limit_s=3000.0, tick_s=10.0)
         self.points = sim.points - before + (self.met or 0)
         if self.met is None:
@@ -97,7 +100,7 @@ class Play:
 
 def begin(scenario: Scenario, strategy: str, path: Path | None = None) -> Play:
     """`path`: of the journal, where it is to be a file."""
-    return Play(scenario, strategy, opening(_BOX[strategy][0]).fork(path), list(scenario.steps))
+    return Play(scenario, strategy, opening(_BOXES[strategy][0]).fork(path), list(scenario.steps))
 
 
 # --- moments ----------------------------------------------------------------------------------------------------------
@@ -157,6 +160,21 @@ def cannot_be_ended(sim: Simulation) -> None:
     for attempt in sim.state.seat_attempts(active.seat if active else None):
         if attempt.id in sim.world.processes:
             sim.world.processes[attempt.id].unkillable = True
+
+
+def kill_sleeper(sim: Simulation) -> None:
+    for name, engine in sim.world.engines.items():
+        if engine.asleep and name in sim.world.processes:
+            sim.world.die(name)
+            return
+
+
+def engines_are(trouble: str) -> Do:
+    def do(sim: Simulation) -> None:
+        for engine in sim.world.engines.values():
+            engine.trouble = trouble
+
+    return do
 
 
 def abort(sim: Simulation) -> None:
@@ -259,6 +277,9 @@ SCENARIOS = (
     Scenario("rebooted in the bake", ((at(Phase.BAKING), reboot),)),
     Scenario("memory comes late", ((at_once, is_so("late_memory_s", 5.0)),), DONE),
     Scenario("memory does not come", ((at_once, is_so("late_memory_s", 400.0)), (at(Phase.GATING), abort))),
+    Scenario("keeps its memory", ((at(Phase.LEASING), engines_are("keeps memory")),)),
+    Scenario("wakes up mad", ((at_once, engines_are("wakes mad")), (at(Phase.GATING), abort))),
+    Scenario("dies in its sleep", ((at_once, says("fail")), (at(Phase.GATING), kill_sleeper))),
     Scenario("cannot be ended", ((at_once, says("fail")), (at(Phase.GATING), cannot_be_ended))),
 )  # fmt: skip
 

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from fake_world import FakeProcess, FakeWorld
+from fake_world import FakeProcess
+from sleepy_world import LEFTOVER_MIB, Engine, SleepyWorld
 
 from controller.core import actions as act
 from controller.core.records import Attempt, Kind, Now, Phase, Seat, State
@@ -19,17 +20,14 @@ from controller.core.seen import GateSeen, Gpu, Life, ProcessSeen, Seen
 from controller.crashpoints import crash_point
 
 ALIVE = frozenset({Life.RUNNING, Life.ENDING, Life.STRAYS})
-ENGINE_MIB = 50_000
 STRANGER_MIB = 20_000
 CARD_MIB = 81_920
-SLACK_MIB = 512
 
 
 @dataclass
 class SimProcess(FakeProcess):
     """A process tree, and what is wrong with it."""
 
-    gpus: tuple[str, ...] = ()
     unkillable: bool = False  # neither TERM nor KILL end it: it waits in the kernel
     dies_s: float = math.inf  # while it loads
     memory_until_s: float = 0.0  # the driver still frees its memory
@@ -50,8 +48,8 @@ class GateTruth:
 
 
 @dataclass
-class SimWorld(FakeWorld):
-    """Everything that a `FakeWorld` is, with time, truth and misfortune of its own."""
+class SimWorld(SleepyWorld):
+    """Everything that a `SleepyWorld` is, with time, truth and misfortune of its own."""
 
     slots: int = 8
     late_memory_s: float = 0.0
@@ -79,23 +77,23 @@ class SimWorld(FakeWorld):
     def reboot(self) -> None:
         over = {name: truth for name, truth in self.running_gates.items() if truth.ends_s <= self.clock_s}
         self.running_gates = {name: replace(truth, ends_s=0.0) for name, truth in over.items()}
+        super().reboot()
         self.boots += 1
         self.boot = f"boot-{self.boots}"
-        self.clock_s = 10.0
-        self.processes.clear()
         self.in_flight.clear()
-        self.door_alive, self.door_tried_s = False, None
+        self.door_tried_s = None
         self.version += 1
 
     def controller_died(self) -> None:
         """What the controller remembered is gone; the world is not."""
+        super().controller_died()
         self.door_tried_s = None
 
     def next_event_s(self) -> float:
         """How long until something happens by itself; infinite when nothing will."""
         times = [t for p in self.processes.values() for t in (p.ready_s, p.stopping_until or 0.0, p.dies_s)]
         times += [p.memory_until_s for p in self.processes.values()]
-        times += [g.ends_s for g in self.running_gates.values()]
+        times += [g.ends_s for g in self.running_gates.values()] + [at_s for _, at_s in self.asked.values()]
         return min((t - self.clock_s for t in times if t > self.clock_s), default=math.inf)
 
     # --- what is seen -------------------------------------------------------------------------------------------------
@@ -154,7 +152,7 @@ class SimWorld(FakeWorld):
         for process in self.processes.values():
             if process.is_alive or process.memory_until_s > self.clock_s:
                 for gpu in process.gpus:
-                    used[gpu] += ENGINE_MIB
+                    used[gpu] += process.memory_mib
         return used
 
     # --- what is done -------------------------------------------------------------------------------------------------
@@ -180,6 +178,7 @@ class SimWorld(FakeWorld):
                 process.dies_s = self.clock_s + min(self.start_s / 2, 30.0)
             process.unkillable, self.unkillable_next = self.unkillable_next, False
             self.processes[action.attempt] = process
+            self.engines[action.attempt] = Engine(trouble=self.trouble)
         pid = self.processes[action.attempt].pid
         return act.Outcome(True, pid=pid, start_ticks=pid * 10)
 
@@ -247,7 +246,7 @@ class SimWorld(FakeWorld):
             attempt = state.attempts.get(name)
             if attempt is None or not attempt.holds:
                 yield f"{name} runs, and nobody's cards are leased to it"
-            for gpu in process.gpus:
+            for gpu in process.gpus if process.memory_mib > LEFTOVER_MIB else ():
                 if gpu in sitting:
                     yield f"{name} and {sitting[gpu]} run on {gpu} at once"
                 sitting[gpu] = name

@@ -40,6 +40,7 @@ BREATHLESS = 150  # passes without a breath: by then it goes round in circles
 KEPT = 60  # lines of the story that a failure tells
 
 _STATE = TypeAdapter(State)
+_SETTLED = {AttemptState.READY, AttemptState.ASLEEP}
 _OF_NO_CONSEQUENCE = {"version", "done", "_door_seen", "door_tried_s"}
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -264,6 +265,10 @@ class Simulation(Box):
         """Nothing bad happens any more, and what only a person can settle is settled."""
         world = self.world
         world.start_s, world.stop_s, world.late_memory_s, world.gate_s = 1.0, 1.0, 0.0, 1.0
+        world.sleep_s, world.wake_s, world.trouble = 1.0, 1.0, ""
+        for engine in world.engines.values():
+            engine.trouble = ""
+        world.asked = {name: (wanted, min(at_s, world.clock_s + 1.0)) for name, (wanted, at_s) in world.asked.items()}
         for thing in (world.foreign, world.stuck_mib, world.untrusted, world.in_flight, world.verdicts, world.failing):
             thing.clear()
         world.next_start.clear()
@@ -309,7 +314,7 @@ class Simulation(Box):
         state = self.state
         if not self.is_idle or not self.is_over:
             return False
-        if any(a.holds and a.state is not AttemptState.READY for a in state.attempts.values()):
+        if any(a.holds and a.state not in _SETTLED for a in state.attempts.values()):
             return False
         if state.live is None:
             return not self.world.route.public
