@@ -16,7 +16,7 @@ from controller.demo.stage import Stage
 pytestmark = pytest.mark.timeout(300)
 
 AWAKE_MIB = 20_000
-USES = ("--vram-mib", str(AWAKE_MIB))
+USES = ("--vram-mib", str(AWAKE_MIB), "--start-s", "2")  # time for the cards to show what is taken
 WHOLE = f"{{a: {{gpus: [{uuid_of(0)}, {uuid_of(1)}]}}}}"
 
 
