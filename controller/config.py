@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,25 @@ def _address(value: object) -> str:
     return str(value)
 
 
+def _loopback(value: object) -> str:
+    text = _address(value)
+    host = text.rpartition(":")[0].strip("[]")
+    if host != "localhost" and not (_is_ip(host) and ipaddress.ip_address(host).is_loopback):
+        raise ValueError(
+            "expected an address of this machine alone, for example 127.0.0.1:8010: tokens must not travel in the "
+            "clear; put a proxy with TLS in front of it, or use `ssh -L`"
+        )
+    return text
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _port_range(value: object) -> str:
     first, _, last = str(value).partition("-")
     if not (first.isdigit() and last.isdigit() and 1024 <= int(first) < int(last) < 65536):
@@ -40,6 +60,7 @@ def _absolute(value: object) -> str:
 
 
 Address = Annotated[str, BeforeValidator(_address)]
+Loopback = Annotated[str, BeforeValidator(_loopback)]
 AbsolutePath = Annotated[Path, BeforeValidator(_absolute)]
 
 
@@ -110,6 +131,10 @@ class Config(_Strict):
     state_dir: AbsolutePath
     socket: AbsolutePath
     socket_group: str | None = None  # who may talk to the daemon besides its own user
+    roles: dict[str, Literal["view", "propose", "approve", "admin"]] = {}  # users, `@group`, `*` for all others
+    approval_by_another: bool = False  # whoever proposed may not approve
+    api: Loopback | None = None  # the same API over TCP, with a token
+    api_hosts: list[str] = []  # names by which a proxy in front of `api` calls it
     public: Address = "127.0.0.1:8000"
     preview: Address = "127.0.0.1:8009"
     instance_ports: Annotated[str, BeforeValidator(_port_range)] = "18000-18999"
@@ -167,6 +192,10 @@ class Config(_Strict):
     def wants_sleep(self) -> bool:
         """Somebody wrote it down. By default who can sleep does, and nobody is told to be able to."""
         return self.sleep is not None and "sleep" in self.model_fields_set
+
+    @property
+    def journal(self) -> Path:
+        return self.state_dir / "journal.sqlite"
 
     @property
     def releases_dir(self) -> Path:

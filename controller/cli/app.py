@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import ask, bench, doctor, gate, gpus, ledger, logs, look, release, serve, tools
+from . import ask, backup, bench, doctor, gate, gpus, ledger, logs, look, release, serve, token, tools
 from .options import examples
 from .session import session_of
 
@@ -90,6 +90,10 @@ app.command(epilog=examples("cutover gpus", "cutover gpus --watch", "cutover gpu
 app.command(epilog=examples("cutover cordon 3 'fan is broken, part comes on Friday'"))(ask.cordon)
 app.command(epilog=examples("cutover uncordon 3"))(ask.uncordon)
 app.command(epilog=examples("cutover doctor", "cutover doctor --json"))(doctor.doctor)
+app.command(epilog=examples("cutover backup /backup/journal.sqlite", "cutover backup nightly.sqlite --force --json"))(
+    backup.backup
+)
+app.command(epilog=examples("cutover restore /backup/journal.sqlite"))(backup.restore)
 app.command(
     epilog=examples(
         "cutover bench http://127.0.0.1:8000",
@@ -98,6 +102,7 @@ app.command(
         "cutover bench --live --rounds 5 --json > live.json",
     )
 )(bench.bench)
+app.add_typer(token.app, name="token")
 app.add_typer(release.app, name="release")
 app.add_typer(gate.app, name="gate")
 app.add_typer(ledger.app, name="ledger")

@@ -300,7 +300,7 @@ def look_at_runs(config: Config) -> Runs:
     cards: set[str] = set()
     hidden = False
     for parent in (config.runs_dir, config.gates_dir):
-        for folder in _folders(parent):
+        for folder in folders(parent):
             try:
                 seen = attempts.observe(folder)
             except PermissionError:
@@ -327,7 +327,7 @@ def _given(folder: Path) -> dict[str, str]:
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
-def _folders(parent: Path) -> list[Path]:
+def folders(parent: Path) -> list[Path]:
     """Those below `parent`; `parent` itself where it may not be read, so that it counts as hidden."""
     try:
         return sorted(folder for folder in parent.iterdir() if folder.is_dir())

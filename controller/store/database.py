@@ -52,6 +52,11 @@ def _schema() -> list[str]:
     return [file.read_text() for file in sorted(folder.iterdir(), key=lambda f: f.name) if file.name.endswith(".sql")]
 
 
+def known_schema() -> int:
+    """The newest schema that this version knows."""
+    return len(_schema())
+
+
 def open_database(path: Path) -> sqlite3.Connection:
     """Open (or make) the journal. WAL with FULL: an acknowledged request survives a power cut; ~0.2 ms a commit."""
     try:
@@ -73,5 +78,12 @@ def open_database(path: Path) -> sqlite3.Connection:
             "upgrade cutover, nothing was changed"
         )
     for number, script in enumerate(schema[version:], version + 1):
-        db.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
+        try:
+            db.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
+        except sqlite3.Error as error:
+            db.close()  # which undoes what was begun
+            raise StoreError(
+                f"the journal {path} could not be brought to schema {number} ({error}); nothing was changed and "
+                "traffic is not touched: see `cutover doctor`"
+            ) from error
     return db

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from ..core import actions as act
@@ -65,7 +65,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
         self._db = self._open(path)
-        self.state = self._load()
+        self.state = load_state(self._db)
         self.seq = self.last_seq()  # of the newest line; may be read without a lock
 
     def _open(self, path: Path) -> sqlite3.Connection:
@@ -170,22 +170,6 @@ class Journal:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _load(self) -> State:
-        row = self._db.execute("SELECT body FROM records WHERE kind = 'state'").fetchone()
-        state: State = _STATE.validate_json(row[0]) if row else State()
-        return replace(
-            state,
-            releases=self._records("release", _RELEASE),
-            rollouts=self._records("rollout", _ROLLOUT),
-            attempts=_by_number(self._records("attempt", _ATTEMPT)),
-        )
-
-    def _records(self, kind: str, adapter: TypeAdapter[Any]) -> dict[str, Any]:
-        rows: Iterable[tuple[str, str]] = self._db.execute(
-            "SELECT id, body FROM records WHERE kind = ? ORDER BY id", (kind,)
-        )
-        return {key: adapter.validate_json(body) for key, body in rows}
-
     def entries(self, after: int = 0, rollout: str | None = None, limit: int = 500) -> list[Entry]:
         """Journal lines with a sequence number above `after`, oldest first."""
         query = "SELECT seq, wall_s, action, subject, rollout, why, outcome FROM journal WHERE seq > ?"
@@ -200,6 +184,29 @@ class Journal:
     def last_seq(self) -> int:
         with self._lock:
             return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchone()[0])
+
+
+def load_state(db: sqlite3.Connection) -> State:
+    """The newest committed state. Raises `StoreError` for a record that is not what this version writes."""
+    try:
+        row = db.execute("SELECT body FROM records WHERE kind = 'state'").fetchone()
+        state: State = _STATE.validate_json(row[0]) if row else State()
+        return replace(
+            state,
+            releases=_records(db, "release", _RELEASE),
+            rollouts=_records(db, "rollout", _ROLLOUT),
+            attempts=_by_number(_records(db, "attempt", _ATTEMPT)),
+        )
+    except (ValidationError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise StoreError(
+            f"the journal holds a record that cannot be read ({first}); traffic is not touched: see `cutover doctor`"
+        ) from error
+
+
+def _records(db: sqlite3.Connection, kind: str, adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    rows: Iterable[tuple[str, str]] = db.execute("SELECT id, body FROM records WHERE kind = ? ORDER BY id", (kind,))
+    return {key: adapter.validate_json(body) for key, body in rows}
 
 
 def newest_rollout(state: State) -> str:
