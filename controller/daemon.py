@@ -20,9 +20,11 @@ import uvicorn
 from launch.attempts import Status, log_path, observe
 from launch.compat import Box
 
+from .api.admission import Door
 from .api.app import Windows, make_app
 from .api.desk import Desk
-from .api.peers import PeerProtocol
+from .api.peers import protocol_for
+from .api.tokens import Failures, Tokens
 from .catalogue import Catalogue
 from .config import Config
 from .effects.clock import Clock
@@ -75,6 +77,19 @@ def open_socket(path: Path, group: str | None) -> socket.socket:
         raise CutoverError(f"the control socket {path} cannot be opened: {error}; set `socket`") from error
     listener.listen(64)
     return listener
+
+
+def open_tcp(address: str) -> socket.socket:
+    """The same API over TCP, for those who bring a token."""
+    host, _, port = address.rpartition(":")
+    try:
+        return socket.create_server((host.strip("[]"), int(port)), family=_family(host), backlog=64)
+    except OSError as error:
+        raise CutoverError(f"api: {address} cannot be listened on: {error.strerror}; choose another port") from error
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if host.startswith("[") else socket.AF_INET
 
 
 def _let_through(directory: Path, gid: int) -> None:
@@ -157,9 +172,17 @@ class Daemon:
         )
         self.loop = Loop(self.journal, self.world, policy)
         self.catalogue = Catalogue(config.releases_dir)
+        self.tokens = Tokens(config.state_dir / "tokens.json", lambda: clock.now().wall_s)
         box = Box(wants_sleep=config.wants_sleep)
         self.desk = Desk(
-            self.journal, self.catalogue, policy, clock.now, self.inventory.again, self.loop.nudge, lambda: box
+            self.journal,
+            self.catalogue,
+            policy,
+            clock.now,
+            self.inventory.again,
+            self.loop.nudge,
+            lambda: box,
+            config.approval_by_another,
         )
 
     def _pids_of(self, attempt_id: str) -> tuple[int, ...]:
@@ -174,9 +197,11 @@ class Daemon:
 
     def run(self) -> None:
         try:
-            listener = open_socket(self.config.socket, self.config.socket_group)
+            listeners = [open_socket(self.config.socket, self.config.socket_group)]
+            if self.config.api is not None:
+                listeners.append(open_tcp(self.config.api))
             self.world.door.ensure()
-            asyncio.run(self._serve(listener))
+            asyncio.run(self._serve(listeners))
         finally:
             self.close()
 
@@ -187,7 +212,7 @@ class Daemon:
         self.journal.close()
         self.lock.release()
 
-    async def _serve(self, listener: socket.socket) -> None:
+    async def _serve(self, listeners: list[socket.socket]) -> None:
         windows = Windows(
             config=self.config,
             journal=self.journal,
@@ -200,11 +225,14 @@ class Daemon:
             inventory=self._inventory,
             log_path=lambda attempt_id: log_path(self.config.runs_dir / attempt_id),
             version=version("cutover"),
+            tokens=self.tokens,
+            door=Door(self.tokens, Failures(Clock.boot_s), self.config.api_hosts),
         )
         server = uvicorn.Server(
             uvicorn.Config(
                 make_app(windows),
-                http=PeerProtocol,
+                http=protocol_for(self.config.roles),
+                ws="none",
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -218,7 +246,7 @@ class Daemon:
             running.add_signal_handler(number, self._stop, server)
         log.info("ready", socket=str(self.config.socket), public=self.config.public, configuration=self.config.source)
         notify("READY=1")
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=listeners)
         self.loop.stop()
         await asyncio.to_thread(thread.join)
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import structlog
 from fastapi import FastAPI, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
@@ -24,20 +25,16 @@ from ..core.seen import Seen
 from ..errors import CutoverError, ExitCode, NotFoundError
 from ..store.journal import Journal
 from . import views
-from .desk import Desk, Person
+from .admission import Door, told, too_large
+from .desk import Desk, Person, require
 from .peers import SCOPE_KEY
+from .tokens import Tokens
+
+log = structlog.get_logger("api")
 
 MAX_LOG_BYTES = 256 * 1024
-MAX_BODY_BYTES = 512 * 1024  # a topology of the largest allowed size, every character of it escaped
 MAX_WAIT_S = 30.0
 EVENT_POLL_S = 0.1
-HTTP_STATUS = {
-    ExitCode.FAILED: 500,
-    ExitCode.USAGE: 422,
-    ExitCode.NOT_FOUND: 404,
-    ExitCode.NOT_ALLOWED: 403,
-    ExitCode.REFUSED: 409,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,8 @@ class Windows:
     inventory: Callable[[], dict[str, Any]]  # what is known of the cards, and the host's memory and disk
     log_path: Callable[[str], Path]
     version: str
+    tokens: Tokens
+    door: Door  # of the TCP listener
 
 
 class _Body(BaseModel):
@@ -96,11 +95,18 @@ class WhyBody(_Body):
     why: str = Field(min_length=1, max_length=500)
 
 
+class TokenBody(_Body):
+    """A bearer token for the TCP listener."""
+
+    name: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")
+    role: Literal["view", "propose", "approve", "admin"] = "view"
+    days: float = Field(default=90.0, gt=0, le=3660, allow_inf_nan=False)
+
+
 def _person(request: Request) -> Person:
-    person = request.state._state.get(SCOPE_KEY)  # noqa: SLF001 - lifespan state of the connection
-    if isinstance(person, Person):
-        return person
-    raise NotFoundError("this API is for the Unix socket")
+    person = request.state._state[SCOPE_KEY]  # noqa: SLF001 - of the connection, or put there by its token
+    assert isinstance(person, Person)  # noqa: S101 - no request gets here without one
+    return person
 
 
 Key = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
@@ -114,14 +120,26 @@ def make_app(windows: Windows) -> FastAPI:
     _asking(app, windows)
     _closing(app, windows)
     _releases(app, windows)
+    _tokens(app, windows)
+
+    @app.middleware("http")
+    async def _admit(request: Request, call_next: Any) -> Any:
+        refusal = too_large(request) or windows.door.refusal(request)
+        if refusal is not None:
+            return refusal
+        try:
+            return await call_next(request)
+        except Exception as error:
+            exit_code = getattr(error, "exit_code", None)
+            if isinstance(exit_code, int):
+                return told(error, exit_code)
+            log.exception("a request broke", method=request.method, path=request.url.path)
+            return told("the daemon broke on this request; its log says how", ExitCode.FAILED)
+
     return app
 
 
 def _errors(app: FastAPI) -> None:
-    def told(error: Exception, exit_code: int) -> JSONResponse:
-        status = HTTP_STATUS.get(ExitCode(exit_code), 500)
-        return JSONResponse({"error": str(error), "exit_code": exit_code}, status)
-
     @app.exception_handler(CutoverError)
     def _ours(_: Request, error: CutoverError) -> JSONResponse:
         return told(error, error.exit_code)
@@ -138,20 +156,6 @@ def _errors(app: FastAPI) -> None:
         where = f"{request.method} {request.url.path}"
         known = {404: ExitCode.NOT_FOUND, 405: ExitCode.NOT_FOUND}.get(error.status_code, ExitCode.USAGE)
         return JSONResponse({"error": f"{where}: {error.detail}", "exit_code": int(known)}, error.status_code)
-
-    @app.middleware("http")
-    async def _foreign(request: Request, call_next: Any) -> Any:
-        try:
-            size = request.headers.get("content-length", "0")
-            if not size.isdigit() or int(size) > MAX_BODY_BYTES or "transfer-encoding" in request.headers:
-                sentence = f"the body must say its length and be of at most {MAX_BODY_BYTES} bytes; it says {size[:40]}"
-                return JSONResponse({"error": sentence, "exit_code": int(ExitCode.USAGE)}, 413)
-            return await call_next(request)
-        except Exception as error:
-            exit_code = getattr(error, "exit_code", None)
-            if not isinstance(exit_code, int):
-                raise
-            return told(error, exit_code)
 
 
 def _reading(app: FastAPI, windows: Windows) -> None:
@@ -327,3 +331,29 @@ def _releases(app: FastAPI, windows: Windows) -> None:
     def difference(one: str, other: str) -> dict[str, Any]:
         found = diff(catalogue.find(one), catalogue.find(other))
         return {"schema": views.SCHEMA, "text": found.text(), "diff": found.to_json()}
+
+
+def _tokens(app: FastAPI, windows: Windows) -> None:
+    tokens = windows.tokens
+
+    @app.get("/v1/tokens")
+    def listed(request: Request) -> dict[str, Any]:
+        require(_person(request), "admin", "see the tokens")
+        return {"schema": views.SCHEMA, "tokens": tokens.listed()}
+
+    @app.post("/v1/tokens", status_code=201)
+    def create(body: TokenBody, request: Request) -> dict[str, Any]:
+        """`secret` is told here and never again."""
+        person = _person(request)
+        require(person, "admin", "create a token")
+        token, secret = tokens.create(body.name, body.role, body.days, person.name)
+        log.info("token created", token=token["id"], name=body.name, role=body.role, by=person.name)
+        return {"schema": views.SCHEMA, "token": token, "secret": secret}
+
+    @app.post("/v1/tokens/{token_id}/revoke")
+    def revoke(token_id: str, request: Request) -> dict[str, Any]:
+        person = _person(request)
+        require(person, "admin", "revoke a token")
+        tokens.revoke(token_id)
+        log.info("token revoked", token=token_id, by=person.name)
+        return {"schema": views.SCHEMA, "sentence": f"{token_id} opens nothing any more"}

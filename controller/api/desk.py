@@ -62,6 +62,7 @@ class Desk:
     gpus: Callable[[], tuple[Gpu, ...]]
     nudge: Callable[[], None]
     box: Callable[[], compat.Box] = compat.Box  # what preflight must know besides the cards
+    approval_by_another: bool = False
 
     def propose(self, person: Person, text: str, source: str, options: Options, key: str | None) -> Filed:
         """File a proposal that preflight does not refuse."""
@@ -133,6 +134,8 @@ class Desk:
         rollout = self.rollout(rollout_id)
         if rollout.phase is not Phase.AWAITING_APPROVAL:
             raise RefusedError(f"{rollout_id} is {rollout.phase.words}: it does not wait for an approval")
+        if self.approval_by_another and rollout.asked_by == person.name:
+            raise NotAllowedError(f"{person.name} proposed {rollout_id}; somebody else has to approve it")
         sentence = f"{person.name} approves {rollout_id}"
         self._ask(person, "approve", key, lambda _: (act.Approve(rollout_id, person.name), sentence))
         return self.rollout(rollout_id)

@@ -12,7 +12,8 @@ COMMANDS = (
     "demo", "serve", "import", "plan", "propose", "status", "watch", "history", "show", "approve", "abort", "rollback",
     "restart", "stop", "logs", "freeze", "unfreeze", "doctor", "release render", "release show", "release diff",
     "release list", "release", "gate", "gate run", "gate probe", "gate report", "gate list", "gate explain",
-    "token create", "token list", "token revoke", "ledger", "ledger show", "ledger retract", "ledger add", "compare", "backup", "restore",
+    "ledger", "ledger show", "ledger retract", "ledger add", "compare", "backup", "restore",
+    "token create", "token list", "token revoke",
 )  # fmt: skip
 HEAVY = ("httpx", "rich", "fastapi", "uvicorn", "jinja2", "yaml", "launch", "gates", "controller.daemon")
 
