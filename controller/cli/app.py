@@ -89,7 +89,7 @@ app.command(epilog=examples("cutover gpus", "cutover gpus --watch", "cutover gpu
 )
 app.command(epilog=examples("cutover cordon 3 'fan is broken, part comes on Friday'"))(ask.cordon)
 app.command(epilog=examples("cutover uncordon 3"))(ask.uncordon)
-app.command(epilog=examples("cutover doctor", "cutover doctor --json"))(doctor.doctor)
+app.command(epilog=examples("cutover doctor", "cutover doctor --json", "cutover doctor --rebuild"))(doctor.doctor)
 app.command(epilog=examples("cutover backup /backup/journal.sqlite", "cutover backup nightly.sqlite --force --json"))(
     backup.backup
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from ..effects.frontdoor.binary import find_binary
 from ..effects.frontdoor.door import DoorError, DoorSettings, FrontDoor
 from ..effects.gpus import Card, Sheet, open_inventory
 from ..effects.gpus.judge import BY_MEMORY
+from ..store import condition
 
 MIN_FREE_BYTES = 2 << 30  # a capped log takes a quarter of a GiB, and an evening starts several engines
 _FRONT_DOOR = "front door"
@@ -73,24 +72,17 @@ _OWN_DIRECTORY = "run this as the daemon's user, or set `state_dir` to a directo
 
 
 def journal(config: Config) -> Check:
-    path = config.state_dir / "journal.sqlite"
-    try:
-        path.stat()
-    except FileNotFoundError:
+    found = condition.look(config.journal)
+    if found.kind is condition.Kind.ABSENT:
         return Check("journal", True, "none yet")
-    except OSError as error:
-        return Check("journal", None, f"not looked at: {path}: {error.strerror}")
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as db:
-            said = str(db.execute("PRAGMA quick_check").fetchone()[0])
-            entries = db.execute("SELECT count(*) FROM journal").fetchone()[0] if said == "ok" else 0
-    except sqlite3.Error as error:
-        said, entries = str(error), 0
-    if said == "ok":
-        return Check("journal", True, f"{path} is sound, {entries} entries")
-    return Check(
-        "journal", False, f"{path}: {said}", "traffic is not touched; restore the file from a backup, or move it away"
-    )
+    if found.kind is condition.Kind.UNREADABLE and found.remedy != condition.READ_ONLY:
+        return Check("journal", None, f"not looked at: {found.sentence}")
+    if not found.usable:
+        return Check("journal", False, found.sentence, found.remedy)
+    unwritable = condition.written_by_nobody(config.journal)
+    if unwritable:
+        return Check("journal", False, f"{found.sentence}, and {unwritable}", condition.READ_ONLY)
+    return Check("journal", True, found.sentence)
 
 
 def haproxy(config: Config) -> Check:
@@ -113,7 +105,7 @@ def router() -> Check:
 def never_started(config: Config) -> bool:
     """No daemon was ever here: no journal, no socket, and both could have been seen."""
     try:
-        return not any(path.exists() for path in (config.state_dir / "journal.sqlite", config.socket))
+        return not any(path.exists() for path in (config.journal, config.socket))
     except OSError:
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,12 +18,24 @@ if TYPE_CHECKING:
     from .checks import Check
 
 
-def doctor(ctx: typer.Context, as_json: Json = False) -> None:
+def doctor(
+    ctx: typer.Context,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="The journal is lost or damaged: make a new one of what runs. No daemon may run."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Look whether this box is in order; say what would help.
 
     Exit code 1 when something is not; a hint (–) is no fault. Works with and without a daemon.
     """
     session = session_of(ctx, as_json=as_json)
+    if rebuild:
+        _rebuild(session)
+        return
     found = list(_checks(session))
     healthy = all(check.ok is not False for check in found)
     if as_json:
@@ -31,6 +43,16 @@ def doctor(ctx: typer.Context, as_json: Json = False) -> None:
     else:
         _draw(found)
     raise typer.Exit(0 if healthy else 1)
+
+
+def _rebuild(session: Session) -> None:
+    from .rebuild import document, rebuild_journal, words
+
+    told = document(rebuild_journal(session.config()))
+    if session.as_json:
+        session.emit(told)
+    else:
+        sys.stdout.write("".join(f"{sentence}\n" for sentence in words(told)))
 
 
 def _checks(session: Session) -> Iterator[Check]:

@@ -26,6 +26,8 @@ _LIFE = {
     Status.EXITED: Life.EXITED,
     Status.STRAYS: Life.STRAYS,
 }
+OWNER = "owner.json"
+_OWNED = ("rollout", "release", "instance", "role", "gpus", "port", "slot", "workers", "memory_before_mib")
 HOST = "127.0.0.1"  # engines are reached through the front door only
 
 
@@ -55,6 +57,7 @@ class Processes:
                     place = f"port {taken} of {block.start}-{block.stop - 1}"
                     return Outcome(False, f"{place} is in use: {holder_of(taken)}", port_conflict=True)
             frozen = load_release(self.releases, release.id)
+            write_owner(run_dir, attempt)
             identity = launched.start(self._spec(attempt, release, frozen))
             (run_dir / "host.json").write_text(json.dumps(host_facts, indent=2) + "\n")
         except (LaunchError, OSError, KeyError) as error:
@@ -118,6 +121,14 @@ class Processes:
             return Outcome(False, str(error))
         # Not `ok` while some are left: the loop takes a breath before it looks again.
         return Outcome(not pids, f"signalled {', '.join(map(str, pids))}" if pids else "")
+
+
+def write_owner(run_dir: Path, attempt: Attempt) -> None:
+    """Whose start this is, before there is a process: what a journal that is lost can be made of again."""
+    run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = run_dir / f"{OWNER}.new"
+    new.write_text(json.dumps({"version": 1, **{name: getattr(attempt, name) for name in _OWNED}}, indent=2) + "\n")
+    new.replace(run_dir / OWNER)
 
 
 def is_real(gpu: str) -> bool:

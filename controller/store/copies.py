@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.records import Now, State
 from ..errors import NotFoundError, RefusedError
 from .condition import Condition, look
 from .database import StoreError
+from .journal import Journal
 
 SIDECARS = ("-wal", "-shm")
 
@@ -76,6 +78,20 @@ def put_in_place(new: Path, journal: Path) -> Path | None:
     return old
 
 
+def remake(journal: Path, state: State, why: str, now: Now) -> Path | None:
+    """Put a new journal that begins with `state` in the journal's place; returns where the old one lies now."""
+    new = journal.with_name(f"{journal.name}.new")
+    try:
+        with _removed_if_broken(new):
+            new.unlink(missing_ok=True)
+            fresh = Journal(new)
+            fresh.begin_with(state, why, now)
+            fresh.close()
+            return put_in_place(new, journal)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"a new journal could not be written in {journal.parent}: {_words(error)}") from error
+
+
 def set_aside(journal: Path) -> Path | None:
     """Keep the journal under a second name, and take its write-ahead log away from what comes in its place."""
     if not journal.exists():
@@ -93,8 +109,7 @@ def set_aside(journal: Path) -> Path | None:
 
 
 def _free_name(journal: Path) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    names = (journal.with_name(f"{journal.stem}.{stamp}{more}{journal.suffix}") for more in ("", *map(str, range(99))))
+    names = (journal.with_name(f"{journal.stem}.old-{number}{journal.suffix}") for number in itertools.count(1))
     return next(name for name in names if not name.exists())
 
 

@@ -125,6 +125,18 @@ class Journal:
         crash_point("request-after")
         return about
 
+    def begin_with(self, state: State, why: str, now: Now) -> None:
+        """The first entry of a journal that is made anew of what was found."""
+        with self._lock, self._db:
+            self._save(state)
+            row = (now.wall_s, now.boot_id, now.boot_s, "Rebuild", "", "", why, "{}", "ok")
+            self._db.execute(
+                "INSERT INTO journal (wall_s, boot_id, boot_s, action, subject, rollout, why, detail, outcome)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+        self.state = state
+
     def _write(
         self,
         state: State,

@@ -1,0 +1,205 @@
+"""`cutover doctor --rebuild`: a new journal of what runs, where the old one is lost or damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launch import attempts as launched
+from launch.attempt_record import read_start
+from launch.attempts import Status
+from launch.errors import LaunchError
+
+from ..catalogue import Catalogue, record_of
+from ..core.rebuilt import BY, UNKNOWN, Found, rebuild
+from ..core.records import State
+from ..core.route import SlotState
+from ..effects.clock import Clock
+from ..effects.frontdoor.committed import committed_route
+from ..effects.frontdoor.door import DoorSettings, FrontDoor
+from ..effects.processes import OWNER
+from ..errors import RefusedError
+from ..store.condition import Kind, look
+from ..store.copies import remake
+from ..store.database import StateDirectoryLock, StoreError
+from .backup import as_owner, numbers_below
+from .checks import folders
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+Route = Mapping[str, tuple[int, SlotState]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """`strangers`: sentences about run directories with living processes that nothing could be made of."""
+
+    state: State
+    old: Path | None
+    strangers: tuple[str, ...]
+
+
+def rebuild_journal(config: Config) -> Rebuilt:
+    """Make the new journal and put it in the old one's place, which is kept beside it. No process is touched.
+
+    Raises `RefusedError` while a daemon runs and where the journal is sound, or of a newer version; `StoreError` where
+    what serves users cannot be made out.
+    """
+    as_owner(config)
+    lock = StateDirectoryLock(config.state_dir)
+    try:
+        was = look(config.journal)
+        if was.usable:
+            raise RefusedError(
+                f"{was.sentence}: there is nothing to rebuild; move it away to have a new one all the same"
+            )
+        if was.kind in {Kind.NEWER, Kind.UNREADABLE}:
+            raise RefusedError(f"{was.sentence}; {was.remedy}")
+        route = _route(config)
+        strangers: list[str] = []
+        found = tuple(_found(config, route, strangers))
+        _refuse_headless(route, found, strangers)
+        highest = numbers_below(config)
+        state = rebuild(found, Clock().now(), highest.rollouts, highest.attempts)
+        why = f"made of {len(found)} run directories and the front door's route by `{BY}`: {was.sentence}"
+        return Rebuilt(state, remake(config.journal, state, why, Clock().now()), tuple(strangers))
+    finally:
+        lock.release()
+
+
+def _refuse_headless(route: Route, found: tuple[Found, ...], strangers: list[str]) -> None:
+    serving = [name for name, (_, state) in route.items() if state is SlotState.READY]
+    if serving and not any(f.serves for f in found):
+        words = "; ".join(strangers) or "it has no run directory"
+        raise StoreError(
+            f"the front door sends users to {', '.join(serving)}, of which nothing is known ({words}): a journal "
+            "without it would take it away from them; nothing was changed"
+        )
+
+
+def _route(config: Config) -> Route:
+    """What the front door does, and where it does not answer, what it was told last."""
+    committed = committed_route(config.door_dir)
+    settings = DoorSettings(directory=config.door_dir, public=config.public, preview=config.preview)
+    door = FrontDoor(settings).read()
+    if not door.alive:
+        return committed
+    named = {_port(_facts(folder)): folder.name for folder in folders(config.runs_dir) if _lives(folder)}
+    seen = {named[slot.port]: (slot.number, slot.state) for slot in door.public if slot.port in named}
+    return seen or committed
+
+
+def _lives(folder: Path) -> bool:
+    return launched.observe(folder).status in {Status.RUNNING, Status.STRAYS}
+
+
+def _found(config: Config, route: Route, strangers: list[str]) -> Iterator[Found]:
+    for folder in folders(config.runs_dir):
+        lives = _lives(folder)
+        if not lives and folder.name not in route:
+            continue
+        try:
+            yield _read(config, folder, route, lives=lives)
+        except (LaunchError, OSError, ValueError, KeyError, StopIteration) as error:
+            strangers.append(f"{folder.name}: {str(error) or type(error).__name__}")
+
+
+def _read(config: Config, folder: Path, route: Route, *, lives: bool) -> Found:
+    started = read_start(folder)
+    if started is None or started.identity is None:
+        raise ValueError(f"{folder}/shim.json does not say which process it is")
+    facts, owner = _facts(folder), _owner(folder)
+    catalogue = Catalogue(config.releases_dir)
+    release_id, instance = (str(owner["release"]), str(owner["instance"])) if owner else _by_script(catalogue, folder)
+    slot, slot_state = route.get(folder.name, (owner.get("slot"), SlotState.MAINT))
+    return Found(
+        id=folder.name,
+        release=record_of(catalogue.find(release_id)),
+        instance=instance,
+        rollout=str(owner.get("rollout", UNKNOWN)),
+        port=_port(facts),
+        pid=started.identity.pid,
+        start_ticks=started.identity.start_ticks,
+        boot_id=started.identity.boot_id,
+        slot=slot,
+        gpus=tuple(owner["gpus"]) if owner else _cards(facts),
+        workers=tuple(int(url.rpartition(":")[2]) for url in facts.get("CUTOVER_WORKERS", "").split()),
+        memory_before_mib=owner.get("memory_before_mib", {}),
+        running=lives,
+        serves=slot_state is SlotState.READY,
+        drains=slot_state is SlotState.DRAIN,
+        sleeps=(folder / "lend").exists(),
+    )
+
+
+def _owner(folder: Path) -> dict[str, Any]:
+    """Empty for a start of a version that did not write it."""
+    with contextlib.suppress(OSError, ValueError):
+        document = json.loads((folder / OWNER).read_bytes())
+        if isinstance(document, dict):
+            return document
+    return {}
+
+
+def _by_script(catalogue: Catalogue, folder: Path) -> tuple[str, str]:
+    """The release, and the instance, whose script this attempt runs; of several the one that was frozen last."""
+    script = (folder / "launch.sh").read_text(encoding="utf-8")
+    ids = sorted(catalogue.ids(), key=lambda name: (catalogue.directory / name).stat().st_mtime, reverse=True)
+    for release_id in ids:
+        frozen = catalogue.find(release_id)
+        for instance, text in frozen.scripts.items():
+            if text == script and folder.name.startswith(f"{frozen.name}-{instance}-"):
+                return release_id, instance
+    raise ValueError(f"no release in {catalogue.directory} has its script")
+
+
+def _facts(folder: Path) -> dict[str, str]:
+    try:
+        words = shlex.split((folder / "attempt.env").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def _port(facts: Mapping[str, str]) -> int:
+    return int(facts.get("PORT", "0"))
+
+
+def _cards(facts: Mapping[str, str]) -> tuple[str, ...]:
+    """A declared card is its index to CUDA."""
+    names = [name for name in facts.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return tuple(f"gpu-{name}" if name.isdecimal() else name for name in names)
+
+
+def document(done: Rebuilt) -> dict[str, Any]:
+    state = done.state
+    wanted = {seat for seat in (state.live, state.previous) if seat is not None}
+    kept = [a.id for seat in wanted for a in state.seat_attempts(seat)]
+    return {
+        "schema": 1,
+        "live": state.live.release if state.live else None,
+        "previous": state.previous.release if state.previous else None,
+        "kept": sorted(kept),
+        "stopped_by_the_next_daemon": sorted(a for a in state.attempts if a not in kept),
+        "unknown": list(done.strangers),
+        "old": str(done.old) if done.old else None,
+    }
+
+
+def words(told: Mapping[str, Any]) -> Iterator[str]:
+    kept = f" ({', '.join(told['kept'])})" if told["kept"] else ""
+    yield f"a new journal: live is {told['live'] or 'nothing'}, previous is {told['previous'] or 'nothing'}{kept}"
+    if told["stopped_by_the_next_daemon"]:
+        names = ", ".join(told["stopped_by_the_next_daemon"])
+        yield f"the next daemon stops {names}: neither live nor previous, and nobody knows any more what for"
+    for sentence in told["unknown"]:
+        yield f"left alone, and known to nobody: {sentence}"
+    yield "lost with the old one: history, cordons (`cutover cordon` again), a freeze, waiting rollouts"
+    if told["old"]:
+        yield f"the old one is kept as {told['old']}"
