@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from .desired import SWITCHED
 from .policy import Policy
 from .records import TERMINAL, Attempt, AttemptState, Phase, Rollout, Seat, State
 from .seats import all_ready, is_fresh
@@ -32,11 +33,11 @@ def broken_steps(before: State, after: State, seen: Seen | None, policy: Policy)
     for name, rollout in after.rollouts.items():
         known = before.rollouts.get(name)
         if known is not rollout:
-            found += _rollout(known, rollout, after)
+            found += _rollout(known, rollout, before, after)
     for name, attempt in after.attempts.items():
         old = before.attempts.get(name)
         if old is not attempt:
-            found += _attempt(old, attempt, before, after, seen)
+            found += _attempt(old, attempt, before, after, seen) if old else _born(attempt, before, policy)
     return [*found, *_live(before, after, seen, policy)]
 
 
@@ -50,7 +51,7 @@ def _forgotten(before: State, after: State) -> Iterator[str]:
         yield from (f"{what} {name} is forgotten" for name in had if name not in has)
 
 
-def _rollout(before: Rollout | None, after: Rollout, state: State) -> Iterator[str]:
+def _rollout(before: Rollout | None, after: Rollout, old: State, new: State) -> Iterator[str]:
     if before is None:
         if after.phase is not Phase.QUEUED:
             yield f"rollout {after.id} was born {after.phase}"
@@ -60,6 +61,8 @@ def _rollout(before: Rollout | None, after: Rollout, state: State) -> Iterator[s
             yield f"the deadline of {after.id} ({after.phase}) was restarted"
     elif after.phase not in MOVES[before.phase].values():
         yield f"rollout {after.id} went from {before.phase} to {after.phase}"
+    if (before.phase, after.phase) == (Phase.QUEUED, Phase.PREFLIGHT) and old.freeze is not None:
+        yield f"{after.id} began while {old.freeze.by} had frozen everything"
     if before.phase in TERMINAL and after.ended_wall_s != before.ended_wall_s:
         yield f"rollout {after.id} ended twice"
     if before.abort_by is not None and after.abort_by is None:
@@ -69,7 +72,7 @@ def _rollout(before: Rollout | None, after: Rollout, state: State) -> Iterator[s
     if after.gates[: len(before.gates)] != before.gates:
         yield f"verdicts of {after.id} were changed"
     if after.phase is Phase.PROMOTED and before.phase is not Phase.PROMOTED:
-        yield from _promoted(after, state)
+        yield from _promoted(after, new)
 
 
 def _promoted(rollout: Rollout, state: State) -> Iterator[str]:
@@ -81,11 +84,23 @@ def _promoted(rollout: Rollout, state: State) -> Iterator[str]:
         yield f"{rollout.id} was promoted and is not whole"
 
 
-def _attempt(before: Attempt | None, after: Attempt, old: State, new: State, seen: Seen | None) -> Iterator[str]:
-    if before is None:
-        if after.state is not AttemptState.PLANNED:
-            yield f"attempt {after.id} was born {after.state}"
+def _born(attempt: Attempt, before: State, policy: Policy) -> Iterator[str]:
+    """Production that keeps dying is not started for ever."""
+    if attempt.state is not AttemptState.PLANNED:
+        yield f"attempt {attempt.id} was born {attempt.state}"
+    seat, active = Seat(attempt.release, attempt.rollout), before.active
+    if seat != before.live or (active is not None and active.phase in SWITCHED):
         return
+    recent = [
+        a
+        for a in before.attempts_of(seat, attempt.instance)
+        if a.boot_id == attempt.boot_id and attempt.planned_at_s - a.planned_at_s < policy.restart_window_s
+    ]
+    if len(recent) > policy.restart_budget:
+        yield f"attempt {attempt.id} is start {len(recent) + 1} of it in {policy.restart_window_s:.0f} s"
+
+
+def _attempt(before: Attempt, after: Attempt, old: State, new: State, seen: Seen | None) -> Iterator[str]:
     if before.pid is not None and (after.pid, after.start_ticks) != (before.pid, before.start_ticks):
         yield f"attempt {after.id} has another process now ({before.pid}, then {after.pid})"
     if after.state is before.state:

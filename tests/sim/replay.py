@@ -1,6 +1,7 @@
 """`python tests/sim/replay.py SEED`: play one history and tell its last decisions, each with its `why`.
 
-`python tests/sim/replay.py 0-20000 [--jobs 2]` plays many and tells how long they took.
+`python tests/sim/replay.py 0-20000 [--jobs 2]` plays many and tells how long they took; `--first` ends with the first
+that breaks something.
 """
 
 from __future__ import annotations
@@ -43,6 +44,16 @@ def play_many(seeds: Iterable[int], jobs: int) -> tuple[int, list[str], float]:
     return played, stories, cpu_s
 
 
+def first_broken(seeds: Iterable[int]) -> int:
+    for seed in seeds:
+        try:
+            History(seed).play()
+        except Exception as broken:  # noqa: BLE001 - a bug may end in any way
+            print(f"{broken}\nbroken by seed {seed}")
+            return 1
+    return 0
+
+
 def _timed(seeds: list[int]) -> tuple[int, list[str], float]:
     begun_s = time.process_time()
     count, stories = play(seeds)
@@ -60,6 +71,7 @@ def main() -> int:
     parser.add_argument("seeds", help="one seed, or a range such as 0-20000")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--first", action="store_true")
     options = parser.parse_args()
     first, _, end = options.seeds.partition("-")
     if not end:
@@ -72,6 +84,8 @@ def main() -> int:
         print("\n".join(history.sim.tale()))
         print(f"seed {first}: everything holds; the daemon was killed {history.sim.kills} times")
         return 0
+    if options.first:
+        return first_broken(range(int(first), int(end)))
     played, stories, cpu_s = play_many(range(int(first), int(end)), options.jobs)
     print("\n\n".join(stories))
     print(f"{played} histories, {len(stories)} broken; {cpu_s / max(played, 1) * 1000:.1f} ms of CPU each")

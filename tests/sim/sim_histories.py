@@ -15,7 +15,7 @@ from sleepy_world import HEALTHY, TROUBLES
 
 from controller.core import actions as act
 from controller.core.records import Closed, Freeze, Kind, Release
-from controller.core.route import Traffic
+from controller.core.route import SlotState, Traffic
 from controller.core.seen import Life
 from controller.core.table import IllegalMove
 
@@ -225,6 +225,15 @@ def _memory_stays(history: History) -> None:
     history.world.stuck_mib[history.dice.randrange(4)] = history.dice.choice((0, 300, 59_000))
 
 
+def _streams(history: History) -> None:
+    """Users come to whoever the front door shows them; those who stay long are in flight when it drains."""
+    for slot in history.world.route.public:
+        if slot.state is SlotState.READY:
+            history.world.in_flight[slot.number] = history.dice.randrange(3)
+    for number in [n for n in history.world.in_flight if history.dice.random() < 0.5]:
+        del history.world.in_flight[number]
+
+
 def _clock_jumps(history: History) -> None:
     history.world.wall_jump_s += history.dice.choice((-3600.0, 3600.0))
 
@@ -283,7 +292,7 @@ HAPPENINGS: dict[Callable[[History], None], int] = {
     lambda history: history.world.untrusted.add(history.dice.randrange(4)): 1,
     lambda history: history.world.untrusted.clear(): 2,
     _set("gpus_why", "", "", "NVML hangs"): 1,
-    lambda history: history.world.in_flight.update({history.dice.randrange(1, 9): history.dice.randrange(3)}): 3,
+    _streams: 4,
     _set("start_s", 0.5, 5.0, 5.0, 30.0, 1e9): 2,
     _set("trouble", *TROUBLES, *[HEALTHY] * 6): 2,
     _set("sleep_s", 0.5, 2.0, 40.0): 1,

@@ -62,6 +62,7 @@ class SimWorld(SleepyWorld):
     unkillable_next: bool = False
     forgets_route: bool = False  # the front door lost its state file: it comes back with nothing
     stuck_mib: dict[int, int] = field(default_factory=dict)  # memory that nobody gives back
+    visited: set[str] = field(default_factory=set)  # cards with memory that was never ours, or in somebody's hands
     running_gates: dict[str, GateTruth] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)  # what no good controller asks for
 
@@ -104,6 +105,7 @@ class SimWorld(SleepyWorld):
                 self._end(name, "it died while it loaded")
             elif process.stopping_until is not None and process.stopping_until <= self.clock_s:
                 self._end(name, "stopped")
+        self.visited |= {f"gpu-{n}" for n in (*self.foreign, *self.stuck_mib)} | {*state.closed}
         return super().observe(state)
 
     def _end(self, name: str, how: str) -> None:
@@ -168,6 +170,7 @@ class SimWorld(SleepyWorld):
     def _StartAttempt(self, action: act.StartAttempt, state: State) -> act.Outcome:  # noqa: N802
         attempt = state.attempts[action.attempt]
         if action.attempt not in self.processes:
+            self.wrong += [f"{attempt.id} starts on {gpu}, whose memory is not back" for gpu in self._haunted(attempt)]
             fate = self.next_start.pop(0) if self.next_start else ""
             if fate == "port":
                 return act.Outcome(False, f"port {attempt.port} is in use", port_conflict=True)
@@ -182,12 +185,24 @@ class SimWorld(SleepyWorld):
         pid = self.processes[action.attempt].pid
         return act.Outcome(True, pid=pid, start_ticks=pid * 10)
 
+    def _haunted(self, attempt: Attempt) -> list[str]:
+        """Cards on which the driver still frees what a dead process had.
+
+        Where a stranger came or went nobody can tell whose memory is back, and what a person has closed a person opens.
+        """
+        gone = [p for p in self.processes.values() if not p.is_alive and p.memory_until_s > self.clock_s]
+        return [gpu for gpu in attempt.gpus for p in gone if gpu in p.gpus and gpu not in self.visited]
+
     def _StopAttempt(self, action: act.StopAttempt, state: State) -> act.Outcome:  # noqa: N802
         process = self.processes.get(action.attempt)
         if process is None:
             return act.Outcome(True)
-        if process.is_well and process.stopping_until is None:
+        if process.is_well:
             self.wrong += _ill_advised(action.attempt, state)
+            attempt = state.attempts[action.attempt]
+            streams = self.in_flight.get(attempt.slot or 0, 0) if self.door_alive and attempt.exposed else 0
+            if streams and not attempt.hurry:
+                self.wrong.append(f"{action.attempt} was stopped with {streams} streams in flight")
         if process.stopping_until is None and process.life is Life.RUNNING:
             process.stopping_until = math.inf if process.unkillable else self.clock_s + self.stop_s
         return act.Outcome(True)

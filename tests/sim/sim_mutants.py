@@ -1,0 +1,290 @@
+"""Seeded bugs of core and store. The simulator has to find each of them: an oracle that misses one is no oracle.
+
+A mutant replaces text in a copy of the package. What is replaced must be there exactly once, so that a mutant that no
+longer fits the code fails loudly instead of being the code itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+ENOUGH = 5_000  # histories in which a mutant has to be found
+
+CORE = "controller/core/"
+JOURNAL = "controller/store/journal.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    patches: tuple[tuple[str, str, str], ...]  # file, text, what stands there instead
+
+
+def _one(name: str, file: str, text: str, instead: str) -> Mutant:
+    return Mutant(name, ((file, text, instead),))
+
+
+MUTANTS = (
+    # the route and the commit
+    _one(
+        "users are sent to the candidate before the commit",
+        CORE + "desired.py",
+        "live = [a for a in state.seat_attempts(state.live) if a.slot is not None]",
+        "live = [a for a in state.seat_attempts(candidate_seat(state.active) or state.live) if a.slot is not None]",
+    ),
+    _one(
+        "the route is not repaired",
+        CORE + "rules.py",
+        "if not route_differs(route, seen.door):",
+        "if seen.door_tried_s is None or not route_differs(route, seen.door):",
+    ),
+    _one(
+        "the generation is not counted at the cutover",
+        CORE + "moves.py",
+        "generation=state.generation + 1,\n            live=replace(rollout.seat,",
+        "generation=state.generation,\n            live=replace(rollout.seat,",
+    ),
+    _one(
+        "the cutover does not look whether the candidate still generates",
+        CORE + "progress.py",
+        "if not all_ready(state, rollout.seat) or not generates:",
+        "if not all_ready(state, rollout.seat):",
+    ),
+    Mutant(
+        "the old release is stopped at the cutover",
+        (
+            (CORE + "desired.py", "        seats.append(state.previous)\n", "        pass\n"),
+            (CORE + "desired.py", "seats += [*active.before, active.target]", "seats += [active.target]"),
+        ),
+    ),
+    # the way back
+    _one(
+        "a blind rollback: its target is not asked whether it generates",
+        CORE + "returning.py",
+        "if all(is_fresh(probe, seen, fresh_s) for probe in probes):",
+        "if ready:",
+    ),
+    Mutant(
+        "a sleeper that is being stopped is called back",
+        (
+            (CORE + "seats.py", "and not attempt.lent  # who", "# who"),
+            (CORE + "moves.py", " or attempt.ready_at_s is None or attempt.lent:", " or attempt.ready_at_s is None:"),
+        ),
+    ),
+    # gates and bake
+    _one(
+        "verdicts count for any gate",
+        CORE + "progress.py",
+        "results = [r for r in rollout.gates if r.index == index]\n        if not results:",
+        "results = list(rollout.gates)\n        if not results:",
+    ),
+    _one(
+        "a verdict that could not tell is taken for a pass",
+        CORE + "progress.py",
+        'if last.verdict == "pass" or last.observe:',
+        'if last.verdict in {"pass", "inconclusive"} or last.observe:',
+    ),
+    _one(
+        "a verdict is written down better than it was",
+        CORE + "progress.py",
+        "run.gate, run.index, run.run, done.verdict, done.sentence,",
+        'run.gate, run.index, run.run, "pass" if done.verdict == "error" else done.verdict, done.sentence,',
+    ),
+    _one(
+        "the bake does not look whether the new release lives",
+        CORE + "progress.py",
+        "        return move(rollout, Event.WORSE, died)\n    bake = rollout.bake",
+        "        pass\n    bake = rollout.bake",
+    ),
+    # time
+    _one(
+        "no deadline is enforced",
+        CORE + "rules.py",
+        "    if spent_s <= limit_s:\n        return None",
+        "    if spent_s <= 1e12:\n        return None",
+    ),
+    _one(
+        "a deadline begins anew with every verdict",
+        CORE + "moves.py",
+        "replace(rollout, gate=None, gates=(*rollout.gates, action.result), why=why)",
+        "replace(rollout, gate=None, gates=(*rollout.gates, action.result), why=why, phase_since_s=now.boot_s)",
+    ),
+    _one(
+        "a reboot is not noticed",
+        CORE + "rules.py",
+        "if rollout.phase_boot_id != seen.now.boot_id:\n        return _after_reboot",
+        "if rollout.phase_boot_id == seen.now.wall_s:\n        return _after_reboot",
+    ),
+    _one(
+        "what keeps dying is started for ever",
+        CORE + "rules_live.py",
+        "if any(a.state in LEAVING for a in mine) or recent > policy.restart_budget:",
+        "if any(a.state in LEAVING for a in mine):",
+    ),
+    # cards and processes
+    Mutant(
+        "cards that somebody holds are given away",
+        (
+            (
+                CORE + "cards.py",
+                "if attempt.id not in leaving}\n    return tuple",
+                "if attempt.id in leaving}\n    return tuple",
+            ),
+            (CORE + "moves.py", "(other.holds_cards and set(attempt.gpus) & set(other.gpus)) or ", ""),
+        ),
+    ),
+    _one(
+        "a lease is given back before its holder is dead",
+        CORE + "rules_attempts.py",
+        "        if process.life is not Life.RUNNING:\n            if waits",
+        "        if process.life is not Life.RUNNING or attempt.stop_asked:\n            if waits",
+    ),
+    _one(
+        "a lease is given back before its memory",
+        CORE + "rules_attempts.py",
+        "    if not late:\n        return None",
+        "    if not late or attempt.gone_at_s is not None:\n        return None",
+    ),
+    _one(
+        "strays are taken for dead",
+        CORE + "rules_attempts.py",
+        "        if process.life is Life.STRAYS:\n            force",
+        "        if process.life is Life.STRAYS and attempt.ready_at_s is None:\n            force",
+    ),
+    _one(
+        "an engine is ready when its process is there",
+        CORE + "rules_attempts.py",
+        "if probe is not None and probe.ok and probe.started_at_s >= since_s:",
+        "if probe is not None and probe.started_at_s >= since_s - 1.0:",
+    ),
+    _one(
+        "streams are not waited for",
+        CORE + "rules_attempts.py",
+        "(slot.state is not SlotState.READY and slot.in_flight == 0)",
+        "slot.state is not SlotState.READY",
+    ),
+    _one(
+        "a kept router waits for ever",
+        CORE + "rules_attempts.py",
+        "    if seat in {state.live, candidate_seat(state.active)}:\n        return False\n    gone",
+        "    if seat.release in state.releases:\n        return False\n    gone",
+    ),
+    # one at a time, and who may
+    Mutant(
+        "two rollouts at once",
+        (
+            (
+                CORE + "rules.py",
+                "    if state.active is not None:\n        return None\n    for rollout in state.queue:",
+                "    for rollout in state.queue:",
+            ),
+            (
+                CORE + "moves.py",
+                "and before.phase not in ACTIVE and state.active is not None:",
+                "and before.phase not in ACTIVE and not state.rollouts:",
+            ),
+        ),
+    ),
+    _one(
+        "a freeze freezes nobody",
+        CORE + "rules.py",
+        "        if state.freeze is None:\n            return move(",
+        "        if state.freeze is None or state.freeze.by:\n            return move(",
+    ),
+    # the store
+    _one(
+        "an abort is kept in memory only",
+        JOURNAL,
+        "            asked = (key, now.wall_s",
+        "            if isinstance(action, act.AskAbort):\n"
+        "                self.state = state\n"
+        "                return about\n"
+        "            asked = (key, now.wall_s",
+    ),
+    Mutant(
+        "a repeated key is filed again",
+        (
+            (JOURNAL, "(key,)).fetchone() if key else None", '("",)).fetchone() if key else None'),
+            (JOURNAL, '"INSERT INTO requests', '"INSERT OR REPLACE INTO requests'),
+        ),
+    ),
+    _one(
+        "an intent is written in two transactions",
+        JOURNAL,
+        '            crash_point("begin-torn")\n',
+        '            self._db.commit()\n            crash_point("begin-torn")\n',
+    ),
+    _one(
+        "an outcome is not written",
+        JOURNAL,
+        '                self._save(state)\n                crash_point("finish-torn")',
+        '                crash_point("finish-torn")',
+    ),
+    _one(
+        "attempts are read in the order of their names",
+        JOURNAL,
+        'int(item[0].rsplit("-", 1)[1])',
+        "item[0]",
+    ),
+    _one(
+        "the state is believed before it is written",
+        JOURNAL,
+        "            state = intend(self.state, action, now, why)\n            done",
+        "            state = intend(self.state, action, now, why)\n"
+        "            self.state = state if isinstance(action, act.MarkStopped) else self.state\n"
+        "            done",
+    ),
+    # the loop
+    _one(
+        "an outcome is written before its effect",
+        "controller/loop.py",
+        "        outcome = self.world.act(",
+        '        if type(decision.action).__name__ == "StopAttempt":\n'
+        "            self.journal.finish(seq, decision.action, Outcome(True), self.world.now())\n"
+        "        outcome = self.world.act(",
+    ),
+)
+
+
+def plant(mutant: Mutant, folder: Path) -> None:
+    """A copy of the package with the bug in it. Raises `ValueError` when the bug does not fit the code any more."""
+    for part in ("core", "store", "effects"):
+        shutil.copytree(ROOT / "controller" / part, folder / "controller" / part, ignore=_heavy)
+    for name in ("__init__.py", "loop.py", "crashpoints.py", "errors.py"):
+        shutil.copy(ROOT / "controller" / name, folder / "controller" / name)
+    for file, text, instead in mutant.patches:
+        path = folder / file
+        found = path.read_text().count(text)
+        if found != 1:
+            raise ValueError(f"mutant `{mutant.name}`: its text is found {found} times in {file}, not once: {text!r}")
+        path.write_text(path.read_text().replace(text, instead))
+
+
+def _heavy(folder: str, names: list[str]) -> list[str]:
+    """Of the effects only the port is needed."""
+    keep = {"__init__.py", "ports.py"}
+    return [n for n in names if n == "__pycache__" or (folder.endswith("effects") and n not in keep)]
+
+
+def hunt(mutant: Mutant, folder: Path, histories: int = ENOUGH, timeout_s: float = 1_000.0) -> int | None:
+    """How many histories it took to find the bug; None when they all passed."""
+    plant(mutant, folder)
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "replay.py"), f"0-{histories}", "--first"],
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    found = re.search(r"^broken by seed (\d+)$", done.stdout, re.MULTILINE)
+    if found is None and done.returncode != 0:
+        raise RuntimeError(f"mutant `{mutant.name}` could not be played: {done.stderr[-2000:]}")
+    return int(found[1]) + 1 if found else None
