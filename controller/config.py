@@ -125,6 +125,14 @@ class Watch(_Strict):
     restart_budget: Annotated[int, Field(ge=0)] = 5
 
 
+class Keep(_Strict):
+    """What stays of the past; live, previous and open rollouts stay whatever these say."""
+
+    days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 30.0
+    runs_gib: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 20.0
+    evidence_gib: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 10.0
+
+
 class Config(_Strict):
     """The whole configuration. Without a file every default holds."""
 
@@ -143,6 +151,9 @@ class Config(_Strict):
     haproxy: AbsolutePath | None = None
     lock_dir: AbsolutePath | None = None  # of the cards' locks; else /run/lock
     extra_paths: list[str] = []  # "POST /v1/audio/speech"
+    tls_cert: AbsolutePath | None = None  # of the public address: certificate, chain and key in one PEM
+    api_keys_file: AbsolutePath | None = None  # one key a line; the public address serves nobody without one
+    inner: Loopback = "127.0.0.1:8008"  # with either: the same door without them, for the daemon's own probes
     hold_s: Annotated[float, Field(gt=0, le=1800, allow_inf_nan=False)] = 60.0  # while nothing can serve
     hold_max: Annotated[int, Field(ge=0, le=4096)] = 256  # requests that wait; 0: nobody does
     retry_after_s: Annotated[int, Field(ge=1, le=60)] = 30
@@ -156,6 +167,8 @@ class Config(_Strict):
     sleep: Annotated[Sleep | None, BeforeValidator(_sleep_or_off)] = Sleep()
     bake: Bake = Bake()
     watch: Watch = Watch()
+    keep: Keep = Keep()
+    ballast_mib: Annotated[int, Field(ge=0, le=1024)] = 8  # given away when the disk is full; 0: none
     source: str = Field(default="built-in defaults", exclude=True)
 
     @property
@@ -187,6 +200,11 @@ class Config(_Strict):
             sleep_leftover_mib=(self.sleep or Sleep()).leftover_mib,
             retry_after_s=self.retry_after_s,
         )
+
+    @property
+    def own_way_in(self) -> str:
+        """Where the daemon itself asks the public address."""
+        return self.inner if self.tls_cert or self.api_keys_file else self.public
 
     @property
     def wants_sleep(self) -> bool:

@@ -147,12 +147,15 @@ class Daemon:
                 hold_max=config.hold_max,
                 retry_after_s=config.retry_after_s,
                 binary=config.haproxy,
+                tls_cert=config.tls_cert,
+                api_keys_file=config.api_keys_file,
+                inner=config.inner,
                 extra_paths=tuple(_method_and_path(text) for text in config.extra_paths),
             )
         )
         self.inventory = open_inventory(config.gpus, in_a_hurry=True)
         self.gates = GateRunner(config.gates_dir)
-        self.prober = Prober(config.public, config.preview, self._pids_of, self._nudge)
+        self.prober = Prober(config.own_way_in, config.preview, self._pids_of, self._nudge)
         self.world = RealWorld(
             config,
             clock=clock,

@@ -57,6 +57,7 @@ class RealWorld:
         self.kv_pools = KvPools(processes.run_dir)
         self.deployments = Deployments(config.releases_dir, gpus)
         self._door_tried_s: float | None = None
+        self._door_told = ""
         self._pids: dict[str, tuple[int, ...]] = {}
         self._effects: dict[type[Effect], Callable[..., Outcome]] = {
             actions.StartAttempt: self._start,
@@ -82,6 +83,7 @@ class RealWorld:
         ours = {pid for name in processes for pid in self._pids.get(name, ())}
         # One that is not started yet has nothing on its cards: what shows up there meanwhile is a stranger's.
         held = {gpu for name in processes for gpu in state.attempts[name].gpus}
+        self._refresh_door()
         now = self.now()
         if any(state.attempts[name].state is AttemptState.STOPPING or p.life in _GONE for name, p in processes.items()):
             self.gpus.nudge()  # a lease ends when the memory is back, and users may wait in the dark for that
@@ -158,7 +160,7 @@ class RealWorld:
             capability=release.capability,
             baseline=baseline(state, rollout, action.gate),
             engine=release.engine,
-            live_endpoint=f"http://{self.config.public}" if live is not None else None,
+            live_endpoint=f"http://{self.config.own_way_in}" if live is not None else None,
             live_model=live.serves[0] if live is not None else None,
             candidate=self.deployments.of(state, rollout.seat),
             live=self.deployments.of(state, state.live) if state.live is not None else None,
@@ -172,6 +174,17 @@ class RealWorld:
         except DoorError as error:
             return Outcome(False, str(error))
         return Outcome(True)
+
+    def _refresh_door(self) -> None:
+        """A file that cannot be used is told once; what is in force stays."""
+        try:
+            self.door.refresh()
+        except DoorError as error:
+            if str(error) != self._door_told:
+                log.warning("the door keeps what it has", why=str(error))
+            self._door_told = str(error)
+        else:
+            self._door_told = ""
 
     def _open_door(self, action: actions.OpenDoor, state: State) -> Outcome:  # noqa: ARG002
         self._door_tried_s = self.clock.boot_s()

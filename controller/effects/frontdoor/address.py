@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import re
 import socket
 from dataclasses import dataclass
@@ -26,6 +27,13 @@ class Address:
         if not found or not 0 < int(found["port"]) < 65536:
             raise DoorSettingsError(f"{key}: {text!r} is not an address; expected host:port, such as 127.0.0.1:8000")
         return cls(found["host"].strip("[]"), int(found["port"]))
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -14,6 +14,7 @@ from .binary import find_binary
 from .changes import changes
 from .config import committed_files, first_files, fixed_files, with_defaults, write_if_different
 from .errors import DoorError, DoorSettingsError
+from .guard import Guard
 from .process import DoorProcess, started_at_s
 from .runtime import RuntimeSocket
 from .settings import DoorSettings
@@ -43,6 +44,7 @@ class FrontDoor:
         self.settings = settings
         self.drifted = False  # the door that runs was started with another configuration than this daemon would use
         self._process = DoorProcess(settings.directory)
+        self._guard = Guard(settings)
         self._traffic = TrafficCounter(Follower(self._process.log))
 
     @property
@@ -96,6 +98,17 @@ class FrontDoor:
         """Users' traffic by attempt since a moment of the boot time clock, in seconds; see :class:`TrafficCounter`."""
         return self._traffic.since(since_s)
 
+    def refresh(self) -> None:
+        """Hand a renewed certificate and a changed list of keys to the door that runs.
+
+        Costs one `stat` each where nothing changed.
+
+        A file that cannot be used leaves what is in force, and is a :class:`DoorError` at every call until it can.
+        """
+        if self._guard.is_stale():
+            with self._runtime() as runtime:
+                self._guard.hand_over(runtime)
+
     def cut(self, slot: int) -> int:
         """End what still runs on a slot; the clients see a cut stream. Returns how many requests that were."""
         with self._runtime() as runtime:
@@ -143,7 +156,8 @@ class FrontDoor:
 
     def _start(self) -> None:
         binary = find_binary(self.settings.binary)
-        for address in (self.settings.public_address, self.settings.preview_address):
+        guarded = (self.settings.inner_address,) if self.settings.is_guarded else ()
+        for address in (self.settings.public_address, self.settings.preview_address, *guarded):
             check_free(address)
         self._write_files()
         configuration = "../haproxy.cfg"
@@ -159,6 +173,7 @@ class FrontDoor:
             for name, text in fixed_files(self.settings).items():
                 write_if_different(directory / name, text)
             self._write_route_files(directory)
+            self._guard.write_files()
         except OSError as error:
             raise DoorError(f"the front door's directory {directory} cannot be written: {error.strerror}") from error
 

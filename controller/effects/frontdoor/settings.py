@@ -40,7 +40,8 @@ class DoorSettings:
 
     ``public`` and ``preview`` are ``host:port``. ``hold_s`` and ``hold_max`` bound how long, and how many, requests
     wait while nothing can serve them. ``binary`` None means: find one. ``extra_paths`` are passed next to
-    :data:`PASSED`.
+    :data:`PASSED`. With a ``tls_cert`` (one PEM: certificate, chain, key) or an ``api_keys_file`` (one a line) the
+    public address demands them, and ``inner`` is the same door without, for the daemon's own probes and gates.
     """
 
     directory: Path
@@ -52,6 +53,9 @@ class DoorSettings:
     retry_after_s: int = 30  # until the first route says otherwise
     binary: Path | None = None
     extra_paths: tuple[tuple[str, str], ...] = ()
+    tls_cert: Path | None = None
+    api_keys_file: Path | None = None
+    inner: str = "127.0.0.1:8008"
     max_body_bytes: int = 64 << 20
     stream_timeout_s: int = 7200
     request_timeout_s: int = 60
@@ -60,6 +64,8 @@ class DoorSettings:
     def __post_init__(self) -> None:
         if self.public_address.port == self.preview_address.port:
             raise DoorSettingsError(f"public and preview are both port {self.public_address.port}; they must differ")
+        if self.is_guarded:
+            self._check_guard()
         if not 1 <= self.slots <= 256:
             raise DoorSettingsError(f"slots is {self.slots}; expected 1 to 256")
         if not 0 < self.hold_s <= LONGEST_HOLD_S:
@@ -72,6 +78,26 @@ class DoorSettings:
                     f"extra_paths: {method} {path} cannot be passed; expected an upper-case method and a "
                     "plain path such as /v1/audio/speech, without escapes, dots or double slashes"
                 )
+
+    def _check_guard(self) -> None:
+        for key, address in (("preview", self.preview_address), ("inner", self.inner_address)):
+            if not address.is_loopback:
+                raise DoorSettingsError(
+                    f"{key}: {address} can be reached from other machines, without the key and the certificate that "
+                    "the public address demands; expected an address such as 127.0.0.1:8009"
+                )
+        if self.inner_address.port in (self.public_address.port, self.preview_address.port):
+            raise DoorSettingsError(
+                f"inner: port {self.inner_address.port} is the public or the preview's; choose another"
+            )
+
+    @property
+    def is_guarded(self) -> bool:
+        return self.tls_cert is not None or self.api_keys_file is not None
+
+    @property
+    def inner_address(self) -> Address:
+        return Address.parse(self.inner, "inner")
 
     @property
     def public_address(self) -> Address:
