@@ -224,8 +224,8 @@ MUTANTS = (
     _one(
         "an outcome is not written",
         JOURNAL,
-        '                self._save(state)\n                crash_point("finish-torn")',
-        '                crash_point("finish-torn")',
+        '            self._save(state)\n            crash_point("finish-torn")',
+        '            crash_point("finish-torn")',
     ),
     _one(
         "attempts are read in the order of their names",

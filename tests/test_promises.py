@@ -1,0 +1,67 @@
+"""Every promise of docs/promises.md names tests that exist, or says openly that it is not shown."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROW = re.compile(r"^\| (P\d+) \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
+TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w*]+)`")
+OPEN = "*not shown*"
+PROMISES = 20
+
+
+def rows(text: str) -> dict[str, tuple[str, str, str]]:
+    return {number: (promise, bound, shown) for number, promise, bound, shown in ROW.findall(text)}
+
+
+def names_in(path: Path) -> set[str]:
+    if not path.is_file():
+        return set()
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_")
+    }
+
+
+def complaints(text: str) -> list[str]:
+    found = [f"P{n} is not listed" for n in range(1, PROMISES + 1) if f"P{n}" not in rows(text)]
+    for number, (_, bound, shown) in rows(text).items():
+        named = TEST.findall(shown)
+        if not named and OPEN not in shown:
+            found.append(f"{number} names no test and does not say that it is not shown")
+        if not bound.strip():
+            found.append(f"{number} has no bound")
+        for file, name in named:
+            there = names_in(ROOT / file)
+            if not there or (name != "*" and name not in there):
+                found.append(f"{number} names {file}::{name}, which is not there")
+    return found
+
+
+def test_every_promise_names_tests_that_exist():
+    text = (ROOT / "docs" / "promises.md").read_text()
+    open_ones = [f"{n}{shown.split(OPEN, 1)[1]}" for n, (_, _, shown) in rows(text).items() if OPEN in shown]
+    if open_ones:  # in the summary of every run, so that nobody forgets
+        warnings.warn("promises not shown:\n  " + "\n  ".join(open_ones), stacklevel=1)
+    assert complaints(text) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("| P8 |", "| X8 |"), "P8 is not listed"),
+        (("::test_a_repeated_key_does_nothing`", "::test_that_was_renamed`"), "P15 names tests/store/test_journal.py"),
+        (("*not shown*: no test plants", "no test plants"), "P20 names no test"),
+    ],
+)
+def test_a_promise_without_its_test_is_found(change, said):
+    text = (ROOT / "docs" / "promises.md").read_text()
+    assert text.count(change[0]) == 1
+    assert any(complaint.startswith(said) for complaint in complaints(text.replace(*change)))
