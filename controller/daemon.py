@@ -36,7 +36,9 @@ from .effects.processes import Processes
 from .effects.sleeper import Sleeper
 from .effects.world import RealWorld
 from .errors import CutoverError, RefusedError, UsageError
+from .housekeeper import Housekeeper
 from .loop import Loop
+from .store.ballast import Ballast
 from .store.database import StateDirectoryLock
 from .store.journal import Journal
 
@@ -118,8 +120,8 @@ def refuse_lost_journal(config: Config) -> None:
     alive = [d.name for d in sorted(config.runs_dir.iterdir()) if observe(d).status in {Status.RUNNING, Status.STRAYS}]
     if alive:
         raise CutoverError(
-            f"the journal {journal} is missing while {', '.join(alive)} run; traffic is not touched: put the journal "
-            f"back, or end these processes (shim.json below {config.runs_dir} names them) to begin anew"
+            f"the journal {journal} is missing while {', '.join(alive)} run; traffic is not touched: `cutover restore` "
+            "puts a backup back, `cutover doctor --rebuild` makes a new one of what runs"
         )
 
 
@@ -135,7 +137,8 @@ class Daemon:
         self.lock = StateDirectoryLock(config.state_dir)
         refuse_second_daemon(config.socket)
         refuse_lost_journal(config)
-        self.journal = Journal(config.state_dir / "journal.sqlite")
+        self.ballast = Ballast(config.state_dir / "ballast", config.ballast_mib << 20)
+        self.journal = Journal(config.journal, self.ballast)
         clock = Clock()
         self.door = FrontDoor(
             DoorSettings(
@@ -174,6 +177,7 @@ class Daemon:
             ),
         )
         self.loop = Loop(self.journal, self.world, policy)
+        self.housekeeper = Housekeeper(config, self.journal, self.ballast, clock.now)
         self.catalogue = Catalogue(config.releases_dir)
         self.tokens = Tokens(config.state_dir / "tokens.json", lambda: clock.now().wall_s)
         box = Box(wants_sleep=config.wants_sleep)
@@ -195,6 +199,10 @@ class Daemon:
         self.inventory.nudge()  # who looks once will look again
         return {**asdict(self.inventory.sheet()), "host": asdict(look_at_host(self.config.state_dir))}
 
+    def _alarms(self) -> list[str]:
+        trouble = [self.loop.trouble] if self.loop.trouble else []
+        return [*trouble, *self.housekeeper.alarms, *self.loop.alarms]
+
     def _nudge(self) -> None:
         self.loop.nudge()
 
@@ -209,6 +217,7 @@ class Daemon:
             self.close()
 
     def close(self) -> None:
+        self.housekeeper.stop()
         self.prober.close()
         self.world.kv_pools.close()
         self.inventory.close()
@@ -223,7 +232,7 @@ class Daemon:
             catalogue=self.catalogue,
             seen=lambda: self.loop.seen,
             why=lambda: self.loop.why,
-            alarms=lambda: self.loop.alarms,
+            alarms=self._alarms,
             gate_report=self.gates.report,
             inventory=self._inventory,
             log_path=lambda attempt_id: log_path(self.config.runs_dir / attempt_id),
@@ -244,6 +253,7 @@ class Daemon:
         )
         thread = threading.Thread(target=self._loop, args=(server,), name="loop")
         thread.start()
+        self.housekeeper.start()
         running = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             running.add_signal_handler(number, self._stop, server)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 import threading
 from collections.abc import Callable
 
@@ -21,6 +23,7 @@ from .store.journal import Journal
 log = structlog.get_logger("loop")
 
 TICK_S = 0.2
+_OF_DISKS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class Loop:
@@ -33,6 +36,7 @@ class Loop:
         self.seen: Seen | None = None
         self.why = "starting"
         self.alarms: list[str] = []
+        self.trouble = ""  # why nothing can be decided: the disk takes nothing; empty while it does
         self.passes = 0
         self._nudge = threading.Event()
         self._stopping = threading.Event()
@@ -77,10 +81,37 @@ class Loop:
         self._stopping.set()
         self._nudge.set()
 
+    def _pass(self) -> bool:
+        """One pass. A disk that takes nothing is waited for: what could not be written down was not done.
+
+        An effect whose outcome could not be written is decided again, as after a crash between the two.
+        """
+        try:
+            busy = self.step()
+        except sqlite3.Error as error:
+            self._trouble(f"the journal cannot be written ({error})")
+        except OSError as error:
+            if error.errno not in _OF_DISKS:
+                raise
+            self._trouble(f"the disk takes nothing ({error})")
+        else:
+            if self.trouble:
+                log.info("the disk takes writes again")
+            self.trouble = ""
+            return busy
+        return False
+
+    def _trouble(self, why: str) -> None:
+        if not self.trouble:
+            log.error("nothing can be written", why=why)
+        self.trouble = (
+            f"{why}: nothing is decided until it can be, traffic is not touched; `cutover doctor` looks at it"
+        )
+
     def run(self, after_pass: Callable[[], None] = lambda: None) -> None:
         """Until `stop`. `after_pass` is called after every completed pass (a watchdog lives on that)."""
         while not self._stopping.is_set():
-            busy = self.step()
+            busy = self._pass()
             after_pass()
             if not busy:
                 self._nudge.wait(TICK_S)

@@ -23,6 +23,9 @@ ALLOWED = {
         "controller.core", "controller.effects", "controller.config", "controller.errors", "launch", "gates",
     ),
     "controller.loop": ("controller.core", "controller.effects.ports", "controller.store", "controller.crashpoints"),
+    "controller.housekeeper": (
+        "controller.core", "controller.store", "controller.effects", "controller.config",
+    ),
     "controller.catalogue": ("controller.core", "launch", "gates"),
     "controller.api": (
         "controller.api", "controller.core", "controller.store", "controller.catalogue", "controller.config",

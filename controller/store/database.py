@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -40,8 +41,9 @@ class StateDirectoryLock:
                 f"another daemon (pid {holder}) uses the state directory {directory}; "
                 "stop it first, or give this one a `state_dir` and addresses of its own"
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # the lock is ours; on a full disk its message is not
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         os.close(self._fd)

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -19,12 +20,18 @@ from ..core import actions as act
 from ..core.moves import conclude, intend
 from ..core.records import Attempt, Now, Release, Rollout, State
 from ..crashpoints import crash_point
+from ..errors import RefusedError
+from .ballast import Ballast
 from .database import StoreError, open_database
 
 _RELEASE = TypeAdapter(Release)
 _ROLLOUT = TypeAdapter(Rollout)
 _ATTEMPT = TypeAdapter(Attempt)
 _STATE = TypeAdapter(State)
+BEGINS = frozenset({"propose", "restart"})
+"""Verbs that begin something new: refused while the disk is full."""
+
+Written = TypeVar("Written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +69,23 @@ class Journal:
     Raises `StoreError` (see `store.database`) when the database cannot be opened, is damaged or is of a newer version.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ballast: Ballast | None = None) -> None:
+        """`ballast`: what is given away when the disk is full, so that a way back can still be written."""
         self._lock = threading.RLock()
+        self._path = path
+        self._ballast = ballast
         self._db = self._open(path)
+        self._inode = _inode(path)
         self.state = load_state(self._db)
         self.seq = self.last_seq()  # of the newest line; may be read without a lock
 
     def _open(self, path: Path) -> sqlite3.Connection:
+        try:
+            return open_database(path)
+        except StoreError as error:  # a log and its index have to be made beside it
+            cause = error.__cause__
+            if not isinstance(cause, sqlite3.Error) or not self._make_room(cause):
+                raise
         return open_database(path)
 
     def close(self) -> None:
@@ -83,7 +100,7 @@ class Journal:
         with self._lock:
             state = intend(self.state, action, now, why)
             done = "ok" if isinstance(action, act.Record) else None
-            seq = self._write(state, action, why, now, done)
+            seq = self._with_room(lambda: self._write(state, action, why, now, done))
         crash_point("begin-after")
         return seq
 
@@ -93,12 +110,15 @@ class Journal:
         with self._lock:
             state = conclude(self.state, action, outcome, now)
             text = "ok" if outcome.ok else f"failed: {outcome.sentence}"
-            with self._db:
-                self._save(state)
-                crash_point("finish-torn")
-                self._db.execute("UPDATE journal SET outcome = ?, ended_s = ? WHERE seq = ?", (text, now.boot_s, seq))
+            self._with_room(lambda: self._conclude(state, text, now, seq))
             self.state = state
         crash_point("finish-after")
+
+    def _conclude(self, state: State, text: str, now: Now, seq: int) -> None:
+        with self._db:
+            self._save(state)
+            crash_point("finish-torn")
+            self._db.execute("UPDATE journal SET outcome = ?, ended_s = ? WHERE seq = ?", (text, now.boot_s, seq))
 
     def request(
         self, key: str | None, who: str, verb: str, now: Now, make: Callable[[State], tuple[act.Record, str]]
@@ -113,17 +133,72 @@ class Journal:
             row = self._db.execute("SELECT answer FROM requests WHERE key = ?", (key,)).fetchone() if key else None
             if row is not None:
                 return str(row[0])
+            if verb in BEGINS and self._ballast is not None and self._ballast.is_dropped:
+                raise RefusedError("the disk is full: nothing new is begun until there is room; nothing was filed")
             action, why = make(self.state)
             state = intend(self.state, action, now, why)
             about = newest_rollout(state) if isinstance(action, act.Propose) else rollout_of(action, state)
             asked = (key, now.wall_s, who, verb, about)
             extra = ("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", asked) if key else None
             try:
-                self._write(state, action, why, now, "ok", extra)
+                if verb in BEGINS:  # what was kept free is for the way back
+                    self._write(state, action, why, now, "ok", extra)
+                else:
+                    self._with_room(lambda: self._write(state, action, why, now, "ok", extra))
             except sqlite3.Error as error:
                 raise StoreError(f"the journal cannot be written ({error}); nothing was filed") from error
         crash_point("request-after")
         return about
+
+    def _with_room(self, write: Callable[[], Written]) -> Written:
+        """Once more with the ballast's room, where there was none and there is ballast."""
+        try:
+            return write()
+        except sqlite3.Error as error:
+            if not self._make_room(error):
+                raise
+        return write()
+
+    def _make_room(self, error: sqlite3.Error) -> bool:
+        return self._ballast is not None and self._ballast.helps(error) and self._ballast.drop()
+
+    def mend(self) -> str:
+        """Look whether somebody has removed the journal's files under us, and put them back; a sentence where not.
+
+        SQLite goes on writing to a removed file, and all of it would be gone with this process. What was committed
+        between the removal and this look is lost only if the process dies before it.
+        """
+        sidecars = [self._path.with_name(f"{self._path.name}{suffix}") for suffix in ("-wal", "-shm")]
+        with self._lock:
+            there = _inode(self._path)
+            if there is not None and there != self._inode:
+                return (
+                    f"{self._path} was replaced under the daemon: put it back, or restart the daemon to use the other"
+                )
+            if there is not None and all(path.exists() for path in sidecars):
+                return ""
+            try:
+                if there is None:
+                    self._write_anew()
+                elif self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    return (
+                        f"{sidecars[0]} was removed under the daemon, and somebody reads the journal: it is tried again"
+                    )
+                self._db.close()
+                self._db = self._open(self._path)
+                self._inode = _inode(self._path)
+            except (sqlite3.Error, OSError) as error:
+                return f"the files of {self._path} were removed under the daemon and cannot be put back: {error}"
+        return ""
+
+    def _write_anew(self) -> None:
+        new = self._path.with_name(f"{self._path.name}.new")
+        new.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(new)) as copy:
+            self._db.backup(copy)
+        for suffix in ("-wal", "-shm"):  # of the one that is gone: they must not be taken for this one's
+            self._path.with_name(f"{self._path.name}{suffix}").unlink(missing_ok=True)
+        new.replace(self._path)
 
     def begin_with(self, state: State, why: str, now: Now) -> None:
         """The first entry of a journal that is made anew of what was found."""
@@ -196,6 +271,14 @@ class Journal:
     def last_seq(self) -> int:
         with self._lock:
             return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchone()[0])
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def load_state(db: sqlite3.Connection) -> State:

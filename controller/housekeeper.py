@@ -1,0 +1,82 @@
+"""What has to be looked after while nothing happens: ballast, the journal's files, and what of the past takes room."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from .config import Config
+from .core.records import Now
+from .effects.remnants import removals, remove
+from .store.ballast import Ballast, free_bytes, total_bytes
+from .store.journal import Journal
+
+log = structlog.get_logger("housekeeper")
+
+LOOK_EVERY_S = 2.0
+PRUNE_EVERY_S = 3600.0
+_LOW_SHARE = 0.05
+_LOW_BYTES = 1 << 30
+
+
+class Housekeeper:
+    """A thread of its own: what takes long here, or hangs with a disk, delays no decision."""
+
+    def __init__(self, config: Config, journal: Journal, ballast: Ballast, now: Callable[[], Now]) -> None:
+        self.alarms: tuple[str, ...] = ()
+        self._config = config
+        self._journal = journal
+        self._ballast = ballast
+        self._now = now
+        self._low_bytes = min(_LOW_BYTES, int(total_bytes(config.state_dir) * _LOW_SHARE))
+        self._pruned_s: float | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when nothing is looked at any more; the journal may be closed then."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            try:
+                self.look()
+            except Exception:
+                # It looks after the house; that it stumbles must not bring down who decides.
+                log.exception("housekeeping failed")
+            self._ending.wait(LOOK_EVERY_S)
+
+    def look(self) -> None:
+        """One round. What needs somebody is in `alarms` until the next."""
+        found = [self._ballast.tend(), self._journal.mend()]
+        free = free_bytes(self._config.state_dir)
+        if free < self._low_bytes and not found[0]:
+            found.append(
+                f"the disk of {self._config.state_dir} is nearly full, {free >> 20} MiB are free: make room, "
+                "`cutover prune --dry-run` says what could go"
+            )
+        new = [sentence for sentence in found if sentence and sentence not in self.alarms]
+        for sentence in new:
+            log.warning("the disk needs somebody", why=sentence)
+        self.alarms = tuple(sentence for sentence in found if sentence)
+        self._prune()
+
+    def _prune(self) -> None:
+        now = self._now()
+        if self._pruned_s is not None and now.boot_s - self._pruned_s < PRUNE_EVERY_S:
+            return
+        self._pruned_s = now.boot_s
+        for removal in removals(self._config, self._journal.state, now.wall_s):
+            if self._ending.is_set():
+                return
+            if trouble := remove(removal):
+                log.warning("not pruned", why=trouble)
+            else:
+                log.info("pruned", path=str(removal.paths[0]), size_bytes=removal.size_bytes, why=removal.why)
