@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import ask, backup, bench, doctor, gate, gpus, ledger, logs, look, release, serve, token, tools
+from . import ask, backup, bench, doctor, gate, gpus, ledger, logs, look, prune, release, serve, token, tools
 from .options import examples
 from .session import session_of
 
@@ -94,6 +94,7 @@ app.command(epilog=examples("cutover backup /backup/journal.sqlite", "cutover ba
     backup.backup
 )
 app.command(epilog=examples("cutover restore /backup/journal.sqlite"))(backup.restore)
+app.command(epilog=examples("cutover prune --dry-run", "cutover prune --json | jq '.removed[].path'"))(prune.prune)
 app.command(
     epilog=examples(
         "cutover bench http://127.0.0.1:8000",
