@@ -36,7 +36,10 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         str | None, typer.Option("--profile", metavar="NAME|FILE", help="Workloads and floors: matrix, uni_bench, …")
     ] = None,
     concurrency: Annotated[
-        str | None, typer.Option("--concurrency", metavar="1,2,4", help="These rungs, instead of up to the limit.")
+        str | None,
+        typer.Option(
+            "--concurrency", metavar="1,2,4", help="These rungs for every workload, in place of the profile's."
+        ),
     ] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", min=1, metavar="N", help="So many of each cell.")] = None,
     limit: Annotated[
@@ -88,7 +91,7 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
     session = session_of(ctx, as_json=as_json)
     from gates.options import capability_pair, read_baseline
     from gates.progress import shown
-    from gates.throughput.command import Plan, run_bench
+    from gates.throughput.command import Plan, left_unjudged, run_bench
 
     if live == (url is not None):
         raise UsageError("cutover bench needs one of URL and --live")
@@ -109,6 +112,8 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
     )
     plan = _of_live(session, plan) if live else plan
     plan = _of_topology(plan, topology) if topology is not None else plan
+    if unjudged := left_unjudged(profile, plan.changes):
+        _aside(f"limits: --concurrency leaves out {', '.join(unjudged)}, so what the profile wants there is not judged")
     with tempfile.TemporaryDirectory(prefix="cutover-bench-") as scratch, shown() as on_progress:
         benched = run_bench(replace(plan, evidence_dir=evidence or Path(scratch)), on_progress)
     try:
@@ -129,7 +134,7 @@ def _changes(concurrency: str | None, rounds: int | None, limit: int | None) -> 
         bad = next((word for word in words if not word.isdecimal() and word not in ("limit", "beyond")), None)
         if bad is not None:
             raise UsageError(f"--concurrency {concurrency}: {bad!r} is no rung; expected numbers, limit or beyond")
-        changes["ladder"] = [{"concurrency": int(word) if word.isdecimal() else word} for word in words]
+        changes["concurrency"] = [int(word) if word.isdecimal() else word for word in words]
     if rounds is not None:
         changes["rounds"] = [rounds]
     if limit is not None:

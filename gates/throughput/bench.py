@@ -212,14 +212,12 @@ class _Bench:
                 f"{settings.max_concurrency}: give its limit to see what lies beyond"
             )
         auto = ladder(limit, most=settings.max_concurrency, captures=self.facts.captures)
-        common, lost = resolved([rung.concurrency for rung in settings.ladder], limit)
-        self.notes += lost
         for workload in settings.workloads:
-            own, lost = resolved(workload.concurrency, limit)
-            self.notes += [f"{workload.name}: {sentence}" for sentence in lost]
+            asked = settings.rungs(workload)
+            rungs, lost = resolved(asked, limit)
+            self.notes += [f"{workload.name}: {sentence}" for sentence in dict.fromkeys(lost)]
             problem = workload.impossible(self.facts.context_tokens)
-            rungs = own if workload.concurrency else (common if settings.ladder else auto)
-            for rung in sorted({*rungs, *also.get(workload.name, ())}):
+            for rung in sorted({*(rungs if asked else auto), *also.get(workload.name, ())}):
                 cell = CellRun(workload, rung, EngineWatch(pages, settings.quiet_s), problem)
                 cell.impossible = cell.over = problem is not None
                 self.cells.append(cell)

@@ -225,6 +225,6 @@ def _is_asked(row: Row, settings: ThroughputSettings) -> bool:
 
 def _rungs(settings: ThroughputSettings, workload: Workload) -> set[int] | None:
     """The rungs of a ladder that names them all; None where the engine's limit decides."""
-    asked = workload.concurrency or tuple(rung.concurrency for rung in settings.ladder)
+    asked = settings.rungs(workload)
     numbers = {rung for rung in asked if isinstance(rung, int)}
     return numbers if asked and len(numbers) == len(set(asked)) else None

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _GATE: Final = "throughput"
+_RUNGS: Final = "concurrency"
+_SETTINGS: Final = "settings of the bench"
 
 
 class NoAnswerError(GateUsageError):
@@ -38,7 +40,9 @@ class NoAnswerError(GateUsageError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked for on the command line. `changes`: settings that differ from the profile's."""
+    """What is asked for on the command line. `changes`: settings that differ from the profile's, and `concurrency`:
+    rungs for every workload, in place of all that the profile names.
+    """
 
     endpoint: str
     model: str | None = None
@@ -94,9 +98,31 @@ def settings_of(profile: str | Path | None, changes: Mapping[str, Any]) -> Mappi
             named = ", ".join(step.name for step in chosen.gates)
             raise GateUsageError(f"Profile {chosen.name!r} has no gate throughput, only {named}; nothing to bench by.")
         given = step.settings
-    settings = {**given, **changes}
-    read_model(ThroughputSettings, settings, "settings of the bench")
+    if _RUNGS in changes:
+        given = _at_rungs(given, changes[_RUNGS])
+    settings = {**given, **{key: value for key, value in changes.items() if key != _RUNGS}}
+    read_model(ThroughputSettings, settings, _SETTINGS)
     return settings
+
+
+def left_unjudged(profile: str | Path | None, changes: Mapping[str, Any]) -> list[str]:
+    """Rungs with a floor or ceiling that the profile has and the rungs of `changes` leave out, as `c8`, `beyond`."""
+    if profile is None or _RUNGS not in changes:
+        return []
+    before, after = (read_model(ThroughputSettings, settings_of(profile, c), _SETTINGS) for c in ({}, changes))
+    gone = (rung for rung in before.ladder if rung.limits and rung not in after.ladder)
+    return list(dict.fromkeys(str(rung) for rung in gone))
+
+
+def _at_rungs(given: Mapping[str, Any], rungs: Sequence[int | str]) -> Mapping[str, Any]:
+    """`given` with these rungs for every workload, and with the limits that its ladder has at them."""
+    chosen = read_model(ThroughputSettings, given, _SETTINGS)
+    kept = [rung for rung in chosen.ladder if rung.concurrency in rungs]
+    return {
+        **given,
+        "ladder": [*({"concurrency": rung} for rung in rungs), *(rung.model_dump() for rung in kept)],
+        "workloads": [workload.model_dump(exclude={"concurrency"}) for workload in chosen.workloads],
+    }
 
 
 def only_model(endpoint: str, api_key: str | None, variable: str | None = None) -> str:
@@ -170,7 +196,7 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         plan.engine_version,
         {"endpoint": trial.endpoint.target.base, **plan.about},
     )
-    chosen = read_model(ThroughputSettings, settings, "settings of the bench")
+    chosen = read_model(ThroughputSettings, settings, _SETTINGS)
     book = open_book(request, keeping=False)
     verdict = settled(trial, lambda trial: judge(trial, chosen, subject, book, thorough=True), lines)
     document = verdict.measurements.get("run")

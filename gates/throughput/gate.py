@@ -109,6 +109,7 @@ def judge(
     for seen, cell in zip(measured.cells, measured.run.cells, strict=True):
         _judge_cell(trial, settings, seen, cell, measured.run)
         _judge_waves(trial, seen)
+    _judge_limits_on_nothing(trial, settings, measured.run)
     if book.problem is not None:
         trial.check("ledger", VerdictKind.PASS, book.problem, warn=True)
     _judge_ladders(trial, settings, measured.run)
@@ -269,6 +270,27 @@ def _limits(settings: ThroughputSettings, cell: Cell, run_: Run) -> list[tuple[L
             if value is not None:
                 limits.append((Limit(metric, cell.key.concurrency, value, cell.key.workload), check_id))
     return limits
+
+
+def _judge_limits_on_nothing(trial: Trial, settings: ThroughputSettings, run_: Run) -> None:
+    """A floor or ceiling whose rung no workload has was kept by nobody: it blocks, and says what was measured."""
+    measured = ", ".join(str(cell.key) for cell in run_.cells if cell.requests) or "nothing"
+    for rung in settings.ladder:
+        if any(_is(rung, cell, run_) for cell in run_.cells):
+            continue
+        named = f"c{rung.concurrency}" if isinstance(rung.concurrency, int) else rung.concurrency
+        known = isinstance(rung.concurrency, int) or run_.engine.get("limit")
+        why = "is a rung of no workload" if known else "is not known: nobody says the engine's limit, give it"
+        for setting, _metric, check_id in _LIMITS:
+            value = getattr(rung, setting)
+            if value is not None:
+                trial.check(
+                    f"{rung.workload or 'ladder'}.{named}.{check_id}",
+                    VerdictKind.INCONCLUSIVE,
+                    f"{setting} {value:g}: {named} {why}, so it was not measured; measured: {measured}",
+                    rule="every limit of the ladder is held against a measurement",
+                    measurements=_FOR_GOOD,
+                )
 
 
 def _is(rung: Rung, cell: Cell, run_: Run) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from gates.strict import StrictModel
+from gates.throughput.ladder import Asked
 from gates.throughput.workload import CHAT, Workload
 
 
@@ -16,11 +17,22 @@ class Rung(StrictModel):
     concurrency: int | Literal["limit", "beyond"]
     """How many streams at once; `limit`: as many as the engine runs at once, `beyond`: a quarter more."""
     workload: str | None = None
-    """The floors hold for this workload only; without it for every one that has this rung."""
+    """The floors hold for this workload only, which then has this rung; without it for every one that has it."""
     min_decode_tok_per_s: float | None = Field(default=None, gt=0)
     """Per user, after the first token."""
     min_aggregate_tok_per_s: float | None = Field(default=None, gt=0)
     max_ttft_s: float | None = Field(default=None, gt=0)
+
+    def __str__(self) -> str:
+        named = f"c{self.concurrency}" if isinstance(self.concurrency, int) else self.concurrency
+        return named if self.workload is None else f"{self.workload} {named}"
+
+    @property
+    def limits(self) -> bool:
+        """Is anything judged at it?"""
+        return any(
+            each is not None for each in (self.min_decode_tok_per_s, self.min_aggregate_tok_per_s, self.max_ttft_s)
+        )
 
     @model_validator(mode="after")
     def _positive(self) -> Rung:
@@ -113,6 +125,13 @@ class ThroughputSettings(StrictModel):
         if list(self.rounds) != sorted(set(self.rounds)) or self.rounds[0] < 1:
             raise ValueError("rounds are numbers from 1 on, ascending, as [3, 5, 9]")
         return self
+
+    def rungs(self, workload: Workload) -> tuple[Asked, ...]:
+        """Its own and those of the ladder that name it, or the whole ladder; none: as far as the engine goes."""
+        if not workload.concurrency:
+            return tuple(rung.concurrency for rung in self.ladder)
+        named = (rung.concurrency for rung in self.ladder if rung.workload == workload.name)
+        return (*workload.concurrency, *named)
 
     def definition(self, workload: Workload) -> dict[str, Any]:
         """All that two cells must share to be compared, as far as the settings decide it."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from gates.contract import VerdictKind
 from gates.throughput.decide.rule import SPOKEN
-from gates.throughput.records import HIGHER_IS_BETTER, Cell, Run
+from gates.throughput.records import HIGHER_IS_BETTER, TTFT, Cell, Run
 
 _UNITS: Final = {True: "tok/s", False: "s"}
 
@@ -87,7 +87,7 @@ def judge_limit(cell: Cell, limit: Limit, client: ClientError | None = None) -> 
     verdict = _verdict(measured, limit, client)
     unit = _UNITS[HIGHER_IS_BETTER[limit.metric]]
     rounds = f"median of {len(values)} round{'s' * (len(values) != 1)}"
-    sentence = f"{name} {measured:.4g} {unit}, {limit} ({rounds})"
+    sentence = f"{name} {measured:.4g} {unit}, {limit} ({rounds}{_worst(cell, limit)})"
     if verdict is VerdictKind.INCONCLUSIVE:
         doubt = f"error of {client.share:.1%}" if HIGHER_IS_BETTER[limit.metric] else f"lag of {client.lag_s:.4f} s"
         sentence = f"{sentence}; the client's own {doubt} decides"
@@ -105,6 +105,12 @@ def _verdict(measured: float, limit: Limit, client: ClientError) -> VerdictKind:
     if kept:
         return VerdictKind.PASS
     return VerdictKind.FAIL if missed else VerdictKind.INCONCLUSIVE
+
+
+def _worst(cell: Cell, limit: Limit) -> str:
+    """A median hides whoever queued: the longest wait for a first token is said beside it."""
+    worst = cell.figures.get("ttft_max_s") if limit.metric == TTFT else None
+    return "" if worst is None or worst.value is None else f"; the worst of {worst.n} requests {worst.value:.4g} s"
 
 
 def _not_measured(cells: Iterable[Cell], limit: Limit) -> LimitDecision:
