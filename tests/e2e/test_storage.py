@@ -1,0 +1,113 @@
+"""Storage that fails under a real daemon while users are served: its own small disk that is full, files that vanish."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+
+import pytest
+
+from controller.demo.stage import Clients, Stage, StageError
+
+SETTINGS = {
+    "gpus": {"kind": "none", "count": 4},
+    "bake": {"seconds": 600, "interval_s": 0.5},
+    "drain_s": 30,
+    "start_s": 90,
+    "ballast_mib": 2,
+}
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a small tmpfs cannot be mounted here: it takes root")
+    yield place
+    (place / "hog").unlink(missing_ok=True)
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
+def clients_of():
+    """Load on a stage of the test's own."""
+    started = []
+
+    def begin(stage):
+        log = stage.directory.parent / "clients.log"
+        load = Clients(f"http://{stage.config.public}", "emu", 4, 60, log)
+        started.append(load)
+        return load
+
+    yield begin
+    for load in started:
+        load.stop()
+
+
+def fill(place):
+    with contextlib.suppress(OSError), (place / "hog").open("ab", buffering=0) as hog:
+        for size in (1 << 16, 1 << 12):
+            with contextlib.suppress(OSError):
+                while hog.write(b"x" * size) == size:
+                    pass
+
+
+@contextlib.contextmanager
+def freed(place):
+    """Whatever happens: a shim that ends waits for room to write that down."""
+    try:
+        yield
+    finally:
+        (place / "hog").unlink(missing_ok=True)
+
+
+def said(stage, words):
+    return [alarm for alarm in stage.get("/v1/status")["alarms"] if words in alarm]
+
+
+def test_on_a_full_disk_users_are_served_and_the_way_back_is_open(small_disk, make, profile, clients_of):
+    """Full in the middle of a bake: an abort takes users back to the release before, nothing new is begun."""
+    with Stage(small_disk, SETTINGS) as stage, freed(small_disk):
+        first = stage.propose(make("first", extra=f"gates: {profile}\n"), "first", bake_s=0)
+        assert stage.finish(first)["phase"] == "promoted"
+        second = stage.propose(make("second", extra=f"gates: {profile}\n"), "second")
+        assert stage.until(lambda: stage.rollout(second)["phase"] == "baking", 60)
+        assert stage.until((stage.config.state_dir / "ballast").exists, 20)
+        load = clients_of(stage)
+        # SQLite's log has room of its own for a while: people ask until that is used up.
+        for number in range(2000):
+            fill(small_disk)
+            stage.post("/v1/freeze", {"why": f"number {number}"})
+            if not (stage.config.state_dir / "ballast").exists():
+                break
+        assert stage.until(lambda: said(stage, "its ballast is spent"), 20)
+        with pytest.raises(StageError, match="nothing new is begun"):
+            stage.propose(make("third", extra=f"gates: {profile}\n"), "third")
+        stage.post(f"/v1/rollouts/{second}/abort")
+        assert stage.finish(second)["phase"] == "rolled_back"
+        assert stage.get("/v1/status")["live"]["release"].startswith("first@")
+
+        (small_disk / "hog").unlink()
+        assert stage.until(lambda: not said(stage, "ballast"), 20)
+        assert (stage.config.state_dir / "ballast").exists()
+        sums = load.stop()
+        assert sums["sent"] > 0
+        assert not sums.get("failed"), sums
+
+
+def test_a_log_that_is_removed_under_the_daemon_costs_nobody_anything(stage, make, profile, clients):
+    stage.finish(stage.propose(make("one", extra=f"gates: {profile}\n"), "one"))
+    load = clients(2)
+    wal = stage.config.journal.with_name("journal.sqlite-wal")
+    wal.unlink()
+    stage.post("/v1/freeze", {"why": "written to a file that has no name"})
+    assert stage.until(wal.exists, 20), "it is put back"
+    stage.stop_daemon(9)
+    stage.start_daemon()
+    status = stage.get("/v1/status")
+    assert status["freeze"]["why"] == "written to a file that has no name"
+    assert status["live"]["release"].startswith("one@")
+    assert not load.stop().get("failed")
