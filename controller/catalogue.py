@@ -8,6 +8,7 @@ from typing import Any
 
 from gates.profile import GateStep
 from gates.profile import load as load_profile
+from gates.profile import parse as parse_profile
 from launch import compat
 from launch import release as launched
 from launch.engines.base import running_at_once
@@ -86,6 +87,11 @@ def _admin_sentence(entry: Any) -> str:
 def pinned_profile(name_or_path: str) -> tuple[Mapping[str, Any], ...]:
     """The profile's steps as plain data: what is judged by is fixed at the moment of the proposal."""
     return tuple(_step(step) for step in load_profile(name_or_path).gates)
+
+
+def parsed_profile(text: str, where: str) -> tuple[Mapping[str, Any], ...]:
+    """The same of the text of a file."""
+    return tuple(_step(step) for step in parse_profile(Path(where).stem, text, where).gates)
 
 
 def _step(step: GateStep) -> Mapping[str, Any]:

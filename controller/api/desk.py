@@ -12,7 +12,7 @@ from launch import compat
 from launch import topology as topologies
 from launch.topology import Topology
 
-from ..catalogue import Catalogue, health_only, pinned_profile
+from ..catalogue import Catalogue, health_only, parsed_profile, pinned_profile
 from ..core import actions as act
 from ..core.cards import Refusal, oldest_capability
 from ..core.desired import SWITCHED
@@ -24,6 +24,7 @@ from ..core.table import IllegalMove
 from ..errors import NotAllowedError, NotFoundError, RefusedError, UsageError
 from ..store.journal import Journal
 from . import preflight
+from .named_files import SECRETS, is_kept_for_secrets, read_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ class Desk:
         """File a proposal that preflight does not refuse."""
         require(person, "propose", "propose a topology")
         topology = _topology(text, source)
-        profile = _profile(options.gates or topology.gates, source)
+        profile = _profile(person, options.gates or topology.gates, source)
+        _require_secrets_of_ours(person, topology)
         release = self.catalogue.keep(topology)
         live = self.journal.state.live
         if live is not None and live.release == release.id and not options.force:
@@ -85,7 +87,8 @@ class Desk:
         """What a proposal would do, without doing it."""
         require(person, "view", "see a plan")
         topology = _topology(text, source)
-        profile = _profile(options.gates or topology.gates, source)
+        profile = _profile(person, options.gates or topology.gates, source)
+        _require_secrets_of_ours(person, topology)
         release = self.catalogue.keep(topology)
         plan = make_plan(self.journal.state, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Refusal):
@@ -211,7 +214,12 @@ def _topology(text: str, source: str) -> Topology:
     return topologies.parse(text, source=source)
 
 
-def _profile(name: str, source: str) -> tuple[Any, ...]:
+def _require_secrets_of_ours(person: Person, topology: Topology) -> None:
+    if topology.env_file is not None and not is_kept_for_secrets(topology.env_file):
+        require(person, "admin", f"name an env_file outside of {SECRETS} ({topology.env_file})")
+
+
+def _profile(person: Person, name: str, source: str) -> tuple[Any, ...]:
     """A shipped name, or a file: relative ones are meant from the topology's own directory, never from the daemon's."""
     path = Path(name)
     if ("/" in name or path.suffix in {".yaml", ".yml"}) and not path.is_absolute():
@@ -221,9 +229,23 @@ def _profile(name: str, source: str) -> tuple[Any, ...]:
                 f"{source}: gates: {name} is a relative path; write an absolute one, or the name of a profile"
             )
     try:
-        return pinned_profile(str(path) if path.is_absolute() else name)
+        if person.role == "admin" or not path.is_absolute():
+            return pinned_profile(str(path) if path.is_absolute() else name)
+        return _profile_of_a_stranger(person, path)
     except GateUsageError as error:
         raise UsageError(f"{source}: gates: {error}") from error
+
+
+def _profile_of_a_stranger(person: Person, path: Path) -> tuple[Any, ...]:
+    """Programs in a profile run as the daemon's user: who may not do that may not write which."""
+    file = read_for(person.uid, path)
+    steps = parsed_profile(file.text, str(path))
+    for named in (step["settings"].get("file") for step in steps):
+        if isinstance(named, str):
+            read_for(person.uid, path.parent / named)
+    if not file.ours and any(step["command"] is not None for step in steps):
+        require(person, "admin", f"have programs run that {path} names, which others than the daemon's user can write")
+    return steps
 
 
 def _waits_for(before: State) -> str:
