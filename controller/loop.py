@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
-from .core.actions import Decision, Effect, Outcome, Wait
+from .core.actions import Decision, Effect, Outcome, SetRoute, Wait
 from .core.alarms import alarms
 from .core.invariants import violations
 from .core.policy import Policy
@@ -70,6 +70,8 @@ class Loop:
     def _report(self, decision: Decision, outcome: Outcome) -> bool:
         if outcome.ok:
             return True
+        if isinstance(decision.action, SetRoute):
+            self.journal.relieve()  # a front door that dies must find the route that it served
         log.warning("effect failed", action=type(decision.action).__name__, why=outcome.sentence)
         # An effect that fails is decided again: after a breath, so that a broken world is not hammered.
         return False

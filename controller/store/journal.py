@@ -162,6 +162,11 @@ class Journal:
     def _make_room(self, error: sqlite3.Error) -> bool:
         return self._ballast is not None and self._ballast.helps(error) and self._ballast.drop()
 
+    def relieve(self) -> None:
+        """Something else that leads back could not be written: where the disk is full, its room is the ballast's."""
+        if self._ballast is not None and self._ballast.helps(OSError()):
+            self._ballast.drop()
+
     def mend(self) -> str:
         """Look whether somebody has removed the journal's files under us, and put them back; a sentence where not.
 

@@ -43,6 +43,7 @@ class FrontDoor:
     def __init__(self, settings: DoorSettings) -> None:
         self.settings = settings
         self.drifted = False  # the door that runs was started with another configuration than this daemon would use
+        self._unsaved = False  # it serves a route that its files do not have: the disk took nothing
         self._process = DoorProcess(settings.directory)
         self._guard = Guard(settings)
         self._traffic = TrafficCounter(Follower(self._process.log))
@@ -82,6 +83,9 @@ class FrontDoor:
                 seen = take_snapshot(runtime)
         except DoorError as error:
             return DoorSeen(alive=False, why=f"{error}{self._excuse()}")
+        if self._unsaved:
+            with contextlib.suppress(DoorError):
+                self._save(seen)
         engines, preview = BACKENDS
         return DoorSeen(
             alive=True,
@@ -146,6 +150,7 @@ class FrontDoor:
             return True
 
     def _save(self, seen: Snapshot) -> None:
+        self._unsaved = True  # and tried again with every look, until it is
         try:
             for name, text in committed_files(seen).items():
                 write_if_different(self.settings.directory / name, text)
@@ -153,6 +158,7 @@ class FrontDoor:
             raise DoorError(
                 f"the front door's state cannot be saved in {self.settings.directory}: {error.strerror}"
             ) from error
+        self._unsaved = False
 
     def _start(self) -> None:
         binary = find_binary(self.settings.binary)
