@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from gates.ledger.rows import TTFT_COLD, TTFT_WARM, Row
+from gates.ledger.table import workload_key
 from gates.ledger.words import time_to_first_token
 from gates.throughput.decide.estimate import RoundNoise, reach, round_noise, shift
 from gates.throughput.decide.spread import ASSUMED, MIN_RESTARTS, Spread
@@ -52,6 +53,8 @@ class Change:
     """One metric of one cell, from a to b. The figures are medians; `n` counts rounds, or what a reference says."""
 
     key: CellKey
+    definition: Mapping[str, Any]
+    """All that a side says of the workload: one name may be several."""
     metric: str
     a: Figure
     b: Figure
@@ -90,8 +93,10 @@ class _Measured:
     rounds: bool
 
 
-def changes(ledger: Ledger, pairs: Sequence[tuple[Row, Row]]) -> Changes:
-    """Every metric that both rows of a pair have. `pairs`: rows of a and of b, of like cells."""
+def changes(ledger: Ledger, pairs: Sequence[tuple[Row, Row]], names: Mapping[str, str]) -> Changes:
+    """Every metric that both rows of a pair have. `pairs`: rows of a and of b, of like cells; `names`: what a workload
+    is called, by `workload_key`.
+    """
     found: list[Change] = []
     ladders: list[Ladder] = []
     spreads: dict[str, list[str]] = {}
@@ -106,38 +111,47 @@ def changes(ledger: Ledger, pairs: Sequence[tuple[Row, Row]]) -> Changes:
             for spread in both:
                 spreads.setdefault(spread.sentence, []).append(metric)
         found += [
-            Change(cell.key, metric, _figure(cell.a, metric), _figure(cell.b, metric), _bounded([cell], noise, starts))
+            Change(
+                cell.key,
+                {**cell.b.definition, **cell.a.definition},
+                metric,
+                _figure(cell.a, metric),
+                _figure(cell.b, metric),
+                _bounded([cell], noise, starts),
+            )
             for cell in cells
         ]
         if len(cells) > 1:
             ladders.append(Ladder(metric, len(cells), _bounded(cells, noise, starts)))
     words = [_with_metrics(sentence, metrics) for sentence, metrics in spreads.items()]
-    return Changes(tuple(found), tuple(ladders), "; ".join(words), tuple(_crossings(ledger, pairs)))
+    return Changes(tuple(found), tuple(ladders), "; ".join(words), tuple(_crossings(ledger, pairs, names)))
 
 
-def _crossings(ledger: Ledger, pairs: Sequence[tuple[Row, Row]]) -> Iterator[Crossover]:
+def _crossings(ledger: Ledger, pairs: Sequence[tuple[Row, Row]], called: Mapping[str, str]) -> Iterator[Crossover]:
     measured = [(a, b) for a, b in pairs if a.cell.rounds.get(AGGREGATE) and b.cell.rounds.get(AGGREGATE)]
     if not measured:
         return
     # The wider of the two is taken for both.
     spread = max((_spread(ledger, row, AGGREGATE) for row in measured[0]), key=lambda spread: spread.sd)
-    first, second = (_run([pair[side] for pair in measured]) for side in (0, 1))
+    # The curves of two workloads of one name are two curves.
+    words = [called[workload_key(b)] for _, b in measured]
+    first, second = (_run([pair[side] for pair in measured], words) for side in (0, 1))
     one, other = (row.configuration.name for row in measured[0])
     names = (one, other) if one != other else ("A", "B")
-    rungs = Counter(a.cell.key.workload for a, _ in measured)
-    for workload, count in rungs.items():
+    for workload, count in Counter(words).items():
         if count > 1:
             yield crossover(first, second, workload, names=names, spread=spread)
 
 
-def _run(rows: Sequence[Row]) -> Run:
-    """Rows as if one run had measured them all."""
+def _run(rows: Sequence[Row], words: Sequence[str]) -> Run:
+    """Rows as if one run had measured them all, their workloads called by `words`."""
+    called = list(zip(words, rows, strict=True))
     return Run(
         started_at=rows[-1].started_at,
         duration_s=sum(row.duration_s for row in rows),
         model=rows[-1].configuration.model,
-        workloads={row.cell.key.workload: row.definition for row in rows},
-        cells=[row.cell for row in rows],
+        workloads={word: row.definition for word, row in called},
+        cells=[replace(row.cell, key=CellKey(word, row.cell.key.concurrency)) for word, row in called],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -11,10 +11,10 @@ from gates.errors import nearest
 from gates.ledger.change import Change, Ladder, changes
 from gates.ledger.differences import ABSENT, Difference, configuration_differences, differences
 from gates.ledger.errors import LedgerRefusedError, NoSuchRowError
-from gates.ledger.rows import DRIVER, GPUS, HOST, Configuration, Row, Source
+from gates.ledger.rows import DRIVER, GPUS, HOST, Configuration, Row, Source, canonical
 from gates.ledger.selection import Selection
 from gates.ledger.store import newest_by_cell
-from gates.ledger.table import groups
+from gates.ledger.table import groups, workload_key, workload_names
 from gates.ledger.words import configuration_in_words, counted, remark
 
 if TYPE_CHECKING:
@@ -128,9 +128,10 @@ def compare(ledger: Ledger, a: str, b: str, *, reference: bool = False) -> Compa
     """
     one, other = side(ledger, a, reference=reference), side(ledger, b, reference=reference)
     pairs, unlike = _pairs(one, other)
+    only_a, only_b = _only(one, other, pairs, unlike), _only(other, one, pairs, unlike)
     if not pairs:
-        raise LedgerRefusedError(_refusal(one, other, unlike))
-    found = changes(ledger, pairs)
+        raise LedgerRefusedError(_refusal(one, other, unlike, only_a, only_b))
+    found = changes(ledger, pairs, workload_names([*one.rows, *other.rows]))
     return Comparison(
         a=one,
         b=other,
@@ -138,8 +139,8 @@ def compare(ledger: Ledger, a: str, b: str, *, reference: bool = False) -> Compa
         changes=found.changes,
         ladders=found.ladders,
         unlike=unlike,
-        only_a=_only(one, other),
-        only_b=_only(other, one),
+        only_a=only_a,
+        only_b=only_b,
         warnings=tuple(_warnings(one, other, unlike)),
         crossovers=found.crossings,
         spread=found.spread,
@@ -154,27 +155,47 @@ def _named(ledger: Ledger, asked: str) -> Sequence[Row]:
 
 
 def _pairs(a: Side, b: Side) -> tuple[list[tuple[Row, Row]], tuple[Unlike, ...]]:
-    """Cells of the same name whose workloads are the same, and the workloads that only share a name."""
+    """Cells of the same workload, and the workloads that only share a name.
+
+    A name may stand for several workloads: each is compared with its like alone. A reference that says little is like
+    several: it is held against one of them.
+    """
     pairs: list[tuple[Row, Row]] = []
-    unlike: dict[str, Unlike] = {}
-    for mine in _by_name(a).items():
-        key, rows = mine
-        others = _by_name(b).get(key, [])
-        # A workload may have changed under its name: the newest of what both have counts.
-        like = [(one, other) for one in rows for other in others if not _workload_differences(one, other)]
-        if like:
-            pairs.append(like[-1])
-        elif others:
-            name = key[0]
-            unlike.setdefault(name, Unlike(name, _workload_differences(rows[-1], others[-1])))
-    return pairs, tuple(unlike.values())
+    unlike: list[Unlike] = []
+    for name in dict.fromkeys(row.cell.key.workload for row in a.rows):
+        mine, theirs = _by_definition(a, name), _by_definition(b, name)
+        taken: set[int] = set()
+        likes = [
+            (one, other)
+            for one in mine
+            for other in theirs
+            if not _workload_differences(one[-1], other[-1]) and _rungs(one) & _rungs(other)
+        ]
+        # Where most can be compared goes first, then what was measured last.
+        likes.sort(key=lambda like: (len(_rungs(like[0]) & _rungs(like[1])), like[0][-1].id, like[1][-1].id))
+        for one, other in reversed(likes):
+            at = {row.cell.key.concurrency: row for row in other}
+            cells = [(row, at[row.cell.key.concurrency]) for row in one if row.cell.key.concurrency in at]
+            vague = {row.id for row in (*one, *other) if row.source is Source.REFERENCE}
+            if taken.isdisjoint(vague):
+                pairs += [pair for pair in cells if taken.isdisjoint(row.id for row in pair)]
+                taken |= vague | {row.id for pair in cells for row in pair}
+        if mine and theirs and not any(not _workload_differences(x[-1], y[-1]) for x in mine for y in theirs):
+            unlike.append(Unlike(name, _workload_differences(mine[-1][-1], theirs[-1][-1])))
+    return pairs, tuple(unlike)
 
 
-def _by_name(side: Side) -> Mapping[tuple[str, int], list[Row]]:
-    found: dict[tuple[str, int], list[Row]] = {}
+def _by_definition(side: Side, name: str) -> list[list[Row]]:
+    """The rows of the workloads that have this name, a list for each, the one measured last at the end."""
+    found: dict[str, list[Row]] = {}
     for row in side.rows:
-        found.setdefault((row.cell.key.workload, row.cell.key.concurrency), []).append(row)
-    return found
+        if row.cell.key.workload == name:
+            found.setdefault(canonical(row.definition), []).append(row)
+    return sorted(found.values(), key=lambda rows: rows[-1].id)
+
+
+def _rungs(rows: Sequence[Row]) -> set[int]:
+    return {row.cell.key.concurrency for row in rows}
 
 
 def _workload_differences(one: Row, other: Row) -> tuple[Difference, ...]:
@@ -185,26 +206,29 @@ def _workload_differences(one: Row, other: Row) -> tuple[Difference, ...]:
     return found
 
 
-def _only(one: Side, other: Side) -> tuple[str, ...]:
-    """With the reason where the other side has rows that do not count."""
-    has = _by_name(other)
-    gone = {(row.cell.key.workload, row.cell.key.concurrency): row for row in other.left_out}
+def _only(one: Side, other: Side, pairs: Sequence[tuple[Row, Row]], unlike: Sequence[Unlike]) -> tuple[str, ...]:
+    """With the reason where the other side has rows that do not count. A name that is several workloads is not enough
+    to say which.
+    """
+    compared = {row.id for pair in pairs for row in pair}
+    told = {each.workload for each in unlike}
+    names = workload_names([*one.rows, *other.rows])
+    gone = {(canonical(row.definition), row.cell.key): row for row in other.left_out}
     said = []
-    for name, concurrency in _by_name(one):
-        if (name, concurrency) not in has:
-            row = gone.get((name, concurrency))
-            why = "" if row is None else f" (row {row.id} of {other.label}: {remark(row)})"
-            said.append(f"{name} c{concurrency}{why}")
+    for row in one.rows:
+        if row.id not in compared and row.cell.key.workload not in told:
+            lost = gone.get((canonical(row.definition), row.cell.key))
+            why = "" if lost is None else f" (row {lost.id} of {other.label}: {remark(lost)})"
+            said.append(f"{names[workload_key(row)]} c{row.cell.key.concurrency}{why}")
     return tuple(said)
 
 
-def _refusal(a: Side, b: Side, unlike: Sequence[Unlike]) -> str:
+def _refusal(a: Side, b: Side, unlike: Sequence[Unlike], only_a: Sequence[str], only_b: Sequence[str]) -> str:
     names = f"{a.label} and {b.label}"
     if unlike:
         told = "; ".join(one.sentence for one in unlike)
         return f"{names} do not compare: {told}; measure both with the same workload"
-    only_a, only_b = ", ".join(_only(a, b)), ", ".join(_only(b, a))
-    return f"{names} have no cell in common: {a.label} has {only_a}, {b.label} has {only_b}"
+    return f"{names} have no cell in common: {a.label} has {', '.join(only_a)}, {b.label} has {', '.join(only_b)}"
 
 
 def _warnings(a: Side, b: Side, unlike: Sequence[Unlike]) -> list[str]:

@@ -45,6 +45,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "changes": [
             {
                 "workload": change.key.workload,
+                "definition": dict(change.definition),
                 "concurrency": change.key.concurrency,
                 "metric": change.metric,
                 "a": asdict(change.a),
@@ -130,10 +131,9 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def _lines(comparison: Comparison, metric: str) -> Iterator[tuple[list[str], str]]:
-    definitions = {row.cell.key: row.definition for row in comparison.b.rows}
     for change in comparison.changes:
         if change.metric == metric:
-            workload = workload_in_words(change.key.workload, definitions[change.key])
+            workload = workload_in_words(change.key.workload, change.definition)
             line = [workload, str(change.key.concurrency), *_figure(change.a), *_figure(change.b)]
             yield [*line, *_bounds(change.change)], change.change.says(metric)
     for ladder in comparison.ladders:

@@ -48,7 +48,7 @@ def matrices(rows: Iterable[Row], column: Column) -> tuple[Matrix, ...]:
     shown = [row for row in rows if row.counts and column.figure(row).value is not None]
     by_workload: dict[str, list[Row]] = {}
     for row in _in_ladder_order(shown):
-        by_workload.setdefault(_workload(row), []).append(row)
+        by_workload.setdefault(workload_key(row), []).append(row)
     names = _distinct_names(shown)
     return tuple(_matrix(names[key], column, members) for key, members in by_workload.items())
 
@@ -63,7 +63,8 @@ def _matrix(name: str, column: Column, rows: Sequence[Row]) -> Matrix:
     return Matrix(name, column, concurrencies, tuple(group.configuration for group in found), tuple(lines))
 
 
-def _workload(row: Row) -> str:
+def workload_key(row: Row) -> str:
+    """Name and definition: equal for one workload alone."""
     return f"{row.cell.key.workload}\n{canonical(row.definition)}"
 
 
@@ -73,16 +74,25 @@ def _in_ladder_order(rows: Sequence[Row]) -> list[Row]:
     def place(row: Row) -> tuple[float, str, int, int]:
         length = row.definition.get("prompt_tokens")
         size = float(length) if isinstance(length, int | float) else float("inf" if length == "limit" else 0)
-        return (size, _workload(row), row.cell.key.concurrency, -row.id)
+        return (size, workload_key(row), row.cell.key.concurrency, -row.id)
 
     return sorted(rows, key=place)
+
+
+def workload_names(rows: Sequence[Row]) -> dict[str, str]:
+    """By `workload_key`: the name where it says which workload is meant, else with its lengths."""
+    meant: dict[str, set[str]] = {}
+    for row in rows:
+        meant.setdefault(row.cell.key.workload, set()).add(workload_key(row))
+    long = _distinct_names(rows)
+    return {key: name if len(keys) == 1 else long[key] for name, keys in meant.items() for key in keys}
 
 
 def _distinct_names(rows: Sequence[Row]) -> dict[str, str]:
     """Short names; two workloads that would read the same are numbered."""
     names: dict[str, str] = {}
     for row in rows:
-        key = _workload(row)
+        key = workload_key(row)
         if key not in names:
             name = workload_in_words(row.cell.key.workload, row.definition)
             same = sum(other == name or other.startswith(f"{name} #") for other in names.values())

@@ -221,3 +221,35 @@ def test_what_has_no_name_is_found_by_its_model_and_told_apart_by_its_endpoint(l
     assert any("qwen3.8-27b was measured in 2 configurations" in said for said in found.warnings)
     with pytest.raises(NoSuchRowError, match=r"did you mean 'qwen3\.8-27b'"):
         compare(ledger, A, "qwen3.8-72b")
+
+
+def test_two_workloads_of_one_name_are_compared_each_with_its_like(ledger):
+    """The longer one was measured last on both sides, and at fewer rungs."""
+    longer = {**CHAT, "prompt_tokens": 600, "answer_tokens": 100}
+    short = [cell("chat", c, 100) for c in (1, 4, 8)]
+    for at, release, speed in ((20, A, 100), (21, B, 100)):
+        record(ledger, release, cells=short, at=f"2026-11-{at}T00:00:00Z")
+        cells = [cell("chat", c, speed / 2 if release == A else 25) for c in (4, 8)]
+        record(ledger, release, cells=cells, workloads={"chat": longer}, at=f"2026-11-{at}T01:00:00Z")
+    record(ledger, A, cells=[cell("chat", 16, 9)], workloads={"chat": longer}, at="2026-11-20T02:00:00Z")
+    found = compare(ledger, A, B)
+    changed = {
+        (change.definition["prompt_tokens"], change.key.concurrency): round(change.change.share, 2)
+        for change in found.changes
+        if change.metric == DECODE
+    }
+    assert changed == {(200, 1): 0, (200, 4): 0, (200, 8): 0, (600, 4): -0.5, (600, 8): -0.5}
+    assert found.only_a == ("chat 600→100 c16",)
+    assert {crossing.workload for crossing in found.crossovers} == {"chat 200→256", "chat 600→100"}
+
+
+def test_a_reference_that_says_little_is_held_against_one_workload_alone(ledger):
+    record(ledger, A, cells=[cell("chat", c, 100) for c in (1, 4)])
+    longer = {**CHAT, "prompt_tokens": 600}
+    record(ledger, A, cells=[cell("chat", 4, 10)], workloads={"chat": longer}, at="2026-11-21T00:00:00Z")
+    words = [word for word in REFERENCE if not word.startswith("concurrency")]
+    for concurrency in (1, 4):
+        ledger.add_reference(read_references([*words, f"concurrency={concurrency}"]), who="ada")
+    found = compare(ledger, A, "elsewhere", reference=True)
+    assert {change.definition["prompt_tokens"] for change in found.changes if change.metric == DECODE} <= {200}
+    assert found.only_a == ("chat 600→256 c4",)
