@@ -22,6 +22,7 @@ from ..effects.frontdoor.door import DoorError, DoorSettings, FrontDoor
 from ..effects.gpus import Card, Sheet, open_inventory
 from ..effects.gpus.judge import BY_MEMORY
 from ..store import condition
+from ..store.ballast import ROOM_FACTOR
 
 MIN_FREE_BYTES = 2 << 30  # a capped log takes a quarter of a GiB, and an evening starts several engines
 _FRONT_DOOR = "front door"
@@ -270,8 +271,29 @@ def disk(config: Config) -> Check:
     place = next((p for p in (config.state_dir, *config.state_dir.parents) if p.exists()), Path("/"))
     free_bytes = shutil.disk_usage(place).free
     text = f"{free_bytes / (1 << 30):.1f} GiB free at {place}"
+    if _is_ballast_spent(config, free_bytes):
+        text += ": there is no ballast and no room for it, so nothing new is begun"
+        return Check("disk", False, text, f"{_PRUNE}; the daemon makes the ballast again")
+    if free_bytes < FULL_BYTES:
+        return Check("disk", False, f"{text}: it is full; traffic is not touched", _PRUNE)
     enough = free_bytes >= MIN_FREE_BYTES
-    return Check("disk", enough, text, "" if enough else "make room: old run directories and evidence are below it")
+    return Check("disk", enough, text if enough else f"{text}: it is nearly full", "" if enough else _PRUNE)
+
+
+FULL_BYTES = 1 << 20
+_PRUNE = (
+    "make room: `cutover prune --dry-run` says what of the past could go, `keep` in the configuration how much stays"
+)
+
+
+def _is_ballast_spent(config: Config, free_bytes: int) -> bool:
+    """Where there is room the daemon makes it, in its first seconds."""
+    size_bytes = config.ballast_mib << 20
+    try:
+        missing = config.journal.exists() and not (config.state_dir / "ballast").exists()
+    except OSError:
+        return False
+    return missing and free_bytes < ROOM_FACTOR * size_bytes
 
 
 @dataclass(frozen=True, slots=True)

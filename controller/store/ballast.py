@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 _CHUNK_BYTES = 1 << 20
-_ROOM_FACTOR = 4  # of its size must be free before it is made again, or it would take what it has just given
+ROOM_FACTOR = 4  # of its size must be free before it is made again, or it would take what it has just given
 _NOTHING_BYTES = 256 << 10  # below that a disk is full, whatever an error is called
 
 
@@ -60,7 +60,7 @@ class Ballast:
                 if self._path.stat().st_size == self._size_bytes:
                     self._dropped = False
                     return ""
-            if free_bytes(self._path.parent) >= _ROOM_FACTOR * self._size_bytes:
+            if free_bytes(self._path.parent) >= ROOM_FACTOR * self._size_bytes:
                 try:
                     self._make()
                 except OSError as error:
@@ -70,7 +70,7 @@ class Ballast:
             return self._sentence()
 
     def _sentence(self) -> str:
-        free_mib, wanted_mib = free_bytes(self._path.parent) >> 20, _ROOM_FACTOR * self._size_bytes >> 20
+        free_mib, wanted_mib = free_bytes(self._path.parent) >> 20, ROOM_FACTOR * self._size_bytes >> 20
         what = "is full and its ballast is spent" if self._dropped else "has no room for ballast"
         then = "; nothing new is begun until there is" if self._dropped else ""
         return (
