@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined
 
 from gates.errors import GateUsageError
 from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Run
-from gates.throughput.views import HEADINGS, about, failures_in_words, middle, problems, row, span
+from gates.throughput.views import HEADINGS, about, failures_in_words, middle, problems, row, span, waits, worst_wait
 
 if TYPE_CHECKING:
     from gates.throughput.command import Benched
@@ -79,6 +79,7 @@ def render(benched: Benched) -> str:
         charts=[chart for chart in _charts(run) if chart is not None],
         headings=HEADINGS,
         rows=[row(cell) for cell in run.cells if cell.requests],
+        waits=waits(run),
         problems=problems(run),
         failures=[f"{cell.key}: {failures_in_words(cell)}" for cell in run.cells if cell.failures],
         configuration=[
@@ -113,11 +114,14 @@ def _charts(run: Run) -> list[_Chart | None]:
 
 
 def _chart(run: Run, metric: str, title: str, said: Callable[[float], str]) -> _Chart | None:
-    series: dict[str, list[tuple[int, float, int]]] = {}
+    series: dict[str, list[tuple[int, float, str]]] = {}
     for cell in run.cells:
         value = middle(cell, metric)
         if value is not None and cell.problem is None:
-            series.setdefault(cell.key.workload, []).append((cell.key.concurrency, value, len(cell.rounds[metric])))
+            n = len(cell.rounds[metric])
+            carried = f"median of {n} round{'s' * (n != 1)}"
+            carried += f"; {wait}" if metric == TTFT and (wait := worst_wait(cell)) else ""
+            series.setdefault(cell.key.workload, []).append((cell.key.concurrency, value, carried))
     points = [point for line in series.values() for point in line]
     if not points:
         return None
@@ -128,10 +132,7 @@ def _chart(run: Run, metric: str, title: str, said: Callable[[float], str]) -> _
     lines = tuple(
         _Line(
             names.index(name),
-            tuple(
-                _Dot(x(c), y(v), f"{name} c{c}: {said(v)} (median of {n} round{'s' * (n != 1)})")
-                for c, v, n in sorted(line)
-            ),
+            tuple(_Dot(x(c), y(v), f"{name} c{c}: {said(v)} ({carried})") for c, v, carried in sorted(line)),
         )
         for name, line in series.items()
     )

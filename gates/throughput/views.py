@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
 _BAR_CELLS: Final = 40
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
-_PLOTS: Final = ((AGGREGATE, "all together, tok/s"), (DECODE, "each user, tok/s"), (TTFT, "first token after"))
+_PLOTS: Final = (
+    (AGGREGATE, "all together, tok/s"),
+    (DECODE, "each user, tok/s"),
+    (TTFT, "first token after, the usual one"),
+)
 HEADINGS: Final = (
-    "workload", "users", "n", "rounds", "prompt", "answer", "first token", "p95", "each tok/s", "end to end",
+    "workload", "users", "n", "rounds", "prompt", "answer", "first token", "p95", "worst", "each tok/s", "end to end",
     "together", "step", "p99", "longest", "stalls", "tok/chunk", "cached", "failed",
 )  # fmt: skip
 _FIRST_OUT: Final = (
     "stalls", "longest", "tok/chunk", "p99", "cached", "end to end", "p95", "step", "answer", "prompt", "rounds", "n",
+    "worst",
 )  # fmt: skip
 """What a narrow terminal does without, the first one first."""
 _PADDING: Final = 2
@@ -34,6 +39,8 @@ def drawn_run(run: Run, notes: Sequence[str] = ()) -> Iterator[RenderableType]:
     """The run as a table, with a line below it for everything that is no measurement."""
     yield Text(printable(about(run)), style="bold")
     yield _Fitting([cell for cell in run.cells if cell.requests])
+    for sentence in waits(run):
+        yield Text(printable(sentence))
     for sentence in problems(run):
         yield Text(printable(sentence), style="yellow")
     for cell in run.cells:
@@ -77,6 +84,24 @@ def problems(run: Run) -> list[str]:
     return [f"{', '.join(keys)}: {problem}" for problem, keys in shared.items()]
 
 
+def waits(run: Run) -> list[str]:
+    """Beyond the engine's limit the median hides whoever queued: how many had no place, and the longest wait."""
+    limit, said = run.engine.get("limit"), []
+    for cell in run.cells:
+        worst = cell.figures.get("ttft_max_s")
+        if isinstance(limit, int) and cell.key.concurrency > limit and worst is not None and worst.value is not None:
+            streams = f"{cell.key.concurrency - limit} of {cell.key.concurrency} streams find no place"
+            wait = f"the longest wait for a first token was {span(worst.value)} (n {worst.n})"
+            said.append(f"{cell.key} is beyond the engine's limit of {limit}: {streams} at a time, {wait}")
+    return said
+
+
+def worst_wait(cell: Cell) -> str:
+    """`longest 2.38 s (n 60)`; empty where nobody knows."""
+    worst = cell.figures.get("ttft_max_s")
+    return "" if worst is None or worst.value is None else f"longest {span(worst.value)} (n {worst.n})"
+
+
 def about(run: Run) -> str:
     """Model, engine and when, on one line."""
     engine = " ".join(str(run.engine[key]) for key in ("name", "version") if run.engine.get(key))
@@ -99,6 +124,7 @@ def row(cell: Cell) -> tuple[str, ...]:
         _number(_figure(cell, "completion_tokens")),
         span(middle(cell, TTFT)),
         span(_figure(cell, "ttft_p95_s")),
+        span(_figure(cell, "ttft_max_s")),
         _number(middle(cell, DECODE)),
         _number(_figure(cell, "end_to_end_tok_per_s_p50")),
         _number(middle(cell, AGGREGATE)),
@@ -123,17 +149,18 @@ def drawn_plot(run: Run) -> Iterator[RenderableType]:
     for workload in dict.fromkeys(cell.key.workload for cell in run.cells):
         cells = [cell for cell in run.cells if cell.key.workload == workload and cell.problem is None]
         for metric, title in _PLOTS:
-            points = [(cell.key.concurrency, value) for cell in cells if (value := middle(cell, metric)) is not None]
+            points = [(cell, value) for cell in cells if (value := middle(cell, metric)) is not None]
             if points:
                 yield Text(f"\n{printable(workload)}: {title}", style="bold")
                 yield from _bars(points, times=metric == TTFT)
 
 
-def _bars(points: Sequence[tuple[int, float]], *, times: bool) -> Iterator[Text]:
+def _bars(points: Sequence[tuple[Cell, float]], *, times: bool) -> Iterator[Text]:
     most = max(value for _, value in points)
-    for concurrency, value in points:
-        said = span(value) if times else _number(value)
-        yield Text.assemble((f"{f'c{concurrency}':>6} ", "dim"), f"{said:>9} ", (bar(value / most), "cyan"))
+    for cell, value in points:
+        said, besides = (span(value), f" {worst_wait(cell)}") if times else (_number(value), "")
+        name = f"c{cell.key.concurrency}"
+        yield Text.assemble((f"{name:>6} ", "dim"), f"{said:>9} ", (bar(value / most), "cyan"), (besides, "dim"))
 
 
 def bar(share: float) -> str:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from rich.console import Console
 from rich.text import Text
 
 from controller.cli import main
+from gates.contract import Verdict
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
-from gates.throughput.command import Plan, run_bench
+from gates.throughput.command import Benched, Plan, run_bench
+from gates.throughput.page import render
 from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Cell, CellKey, Figure, Run
-from gates.throughput.views import drawn_run
+from gates.throughput.views import drawn_plot, drawn_run
 from launch.engines.emulator.hosted import hosted
 
 QUICK = ("--ttft-ms", "2", "--itl-ms", "1")
@@ -214,6 +217,26 @@ def test_numbers_are_whole_on_a_narrow_terminal(width: int, missing: str) -> Non
     assert "…" not in told.getvalue()
     assert ("no room here for" in told.getvalue()) == bool(missing)
     assert missing in told.getvalue()
+
+
+def test_who_queues_beyond_the_limit_is_seen() -> None:
+    rounds = {DECODE: [50.0], AGGREGATE: [400.0], TTFT: [0.0577], GAP: [0.02]}
+    cells = [Cell(CellKey("chat", c), 6 * c, rounds, {"ttft_max_s": Figure(2.384, 6 * c)}) for c in (8, 10)]
+    run = Run("2026-11-20T02:00:00Z", 60.0, "emu", {"chat": {}}, cells, {"limit": 8})
+    told = io.StringIO()
+    for part in (*drawn_run(run), *drawn_plot(run)):
+        Console(file=told, width=200).print(part, soft_wrap=isinstance(part, Text))
+    queued = (
+        "chat c10 is beyond the engine's limit of 8: 2 of 10 streams find no place at a time, "
+        "the longest wait for a first token was 2.38 s (n 60)"
+    )
+    assert told.getvalue().count(" beyond ") == 1
+    assert queued in told.getvalue()
+    assert re.search(r"c10 +57.7 ms █+ longest 2.38 s \(n 60\)", told.getvalue())
+    verdict = Verdict(gate="throughput", verdict="pass", sentence="", started_at="", duration_s=0.0)
+    page = render(Benched(verdict, run, {}, ()))
+    assert queued in unescape(page)
+    assert "chat c10: 57.7 ms (median of 1 round; longest 2.38 s (n 60))" in page
 
 
 @pytest.mark.parametrize(
