@@ -366,7 +366,8 @@ def _record_switch(state: State, action: act.RecordSwitch, now: Now, why: str) -
     key = "rollback_s" if rollout.phase is Phase.ROLLED_BACK else "switch_s"
     took_s = now.boot_s - (now.boot_s if rollout.decided_at_s is None else rollout.decided_at_s)
     times = {**rollout.times, key: round(took_s, 3)}
-    return with_rollout(state, _dark_is_over(replace(rollout, switched_at_s=now.boot_s, times=times), now))
+    switched = _dark_is_over(replace(rollout, switched_at_s=now.boot_s, times=times), now)
+    return _lit(with_rollout(state, switched), now)  # a rollback ends the dark of whom it interrupted, too
 
 
 def _record_sample(state: State, action: act.RecordSample, now: Now, why: str) -> State:  # noqa: ARG001

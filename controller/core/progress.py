@@ -123,7 +123,7 @@ def _endless_drain(rollout: Rollout, state: State, seen: Seen, policy: Policy) -
 
 
 def starting(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
-    if broken := _replace_or_break(rollout, state, seen, policy):
+    if broken := _replace_or_break(rollout, state, seen, policy) or _writes_garbage(rollout, state, seen, policy):
         return broken
     if not all_ready(state, rollout.seat):
         return None
@@ -151,6 +151,18 @@ def _replace_or_break(rollout: Rollout, state: State, seen: Seen, policy: Policy
         return None
     again = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, last.instance)
     return Decision(act.AddAttempts(again), f"a port of {last.id} was taken: once more on other ports")
+
+
+def _writes_garbage(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """An instance that answers, and what it writes is no text: loading longer will not mend it, and users may wait."""
+    for attempt in state.seat_attempts(rollout.seat):
+        probe = seen.probes.get(attempt.id)
+        if attempt.state is not AttemptState.STARTING or probe is None or probe.ok or probe.layer != "output":
+            continue
+        if probe.streak >= policy.silent_probes:
+            said = f"{probe.sentence}, {probe.streak} probes in a row"
+            return move(rollout, Event.BROKEN, f"instance {attempt.instance} ({attempt.id}) did not come up: {said}")
+    return None
 
 
 def _died(rollout: Rollout, state: State) -> str | None:
@@ -256,7 +268,7 @@ def _what_stays(rollout: Rollout, state: State) -> str:
 
 def completing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
     """Rolling: users are with the first instances; what is left of the old release makes room for the others."""
-    if broken := _replace_or_break(rollout, state, seen, policy):
+    if broken := _replace_or_break(rollout, state, seen, policy) or _writes_garbage(rollout, state, seen, policy):
         return broken
     if rollout.switched_at_s is None:
         return None

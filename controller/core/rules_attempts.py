@@ -148,10 +148,12 @@ def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
             continue
         process = process_of(attempt, seen)
         since_s = seen.now.boot_s - attempt.state_since_s
-        if process.life is Life.STRAYS:
+        # Users may be with an engine whose shim is dead: it drains like any other before it is ended.
+        stray = process.life is Life.STRAYS
+        if stray and attempt.state is AttemptState.STOPPING:
             force = since_s > STRAY_GRACE_S
             return Decision(act.ClearStrays(attempt.id, force=force), "its shim is dead and processes of it live on")
-        if process.life is not Life.RUNNING:
+        if process.life is not Life.RUNNING and not stray:
             if waits := _await_memory(attempt, state, seen, policy):
                 if isinstance(waits.action, act.Wait):
                     continue
@@ -178,7 +180,8 @@ def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 
 def _lay_down(attempt: Attempt, state: State, seen: Seen, policy: Policy) -> Decision:
-    if may_sleep(attempt, state, policy):
+    # Without its shim nobody is there who could give its cards back for a sleep.
+    if process_of(attempt, seen).life is Life.RUNNING and may_sleep(attempt, state, policy):
         sleeps = act.SleepAttempt(attempt.id, used_mib(attempt, seen))
         return Decision(sleeps, f"put {attempt.id} to sleep: {attempt.why}")
     return Decision(act.StopAttempt(attempt.id), f"stop {attempt.id}: {attempt.why}")

@@ -28,6 +28,19 @@ def test_the_dark_time_is_told_in_parts_that_add_up(box, release):
     assert parts["rest"] <= 2.0
 
 
+def test_the_dark_ends_when_somebody_else_serves(box, release):
+    """A rollback that was asked for in the dark of a swap: from its switch on nobody waits any more."""
+    box.finish(box.propose(release("one", gpus=4)))
+    box.finish(box.propose(release("two", gpus=4), strategy="swap"))
+    swap = box.propose(release("three", gpus=4), strategy="swap")
+    box.run(lambda: box.phase(swap) is Phase.GATING)
+    back = box.rollback()
+    assert box.finish(back) is Phase.ROLLED_BACK
+    box.run(lambda: box.state.rollouts[back].switched_at_s is not None)
+    assert box.state.rollouts[swap].dark_since_s is None
+    assert box.state.rollouts[swap].times["dark_s"] > 0
+
+
 def test_what_was_never_dark_has_no_parts(box, release):
     rollout = box.propose(release("one", gpus=2))
     box.finish(rollout)

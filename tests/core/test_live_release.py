@@ -184,6 +184,20 @@ def test_an_engine_whose_shim_was_killed_serves_on_and_somebody_is_told(box, rel
     assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
 
 
+def test_an_engine_whose_shim_was_killed_is_not_ended_before_its_streams_are_through(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    box.world.processes["one-a-1"].life = Life.STRAYS
+    slot = box.state.attempts["one-a-1"].slot
+    box.world.in_flight[slot] = 2
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    box.run(lambda: box.state.attempts["one-a-1"].state is AttemptState.RETIRING)
+    box.settle()
+    assert box.world.processes["one-a-1"].life is Life.STRAYS
+    box.world.in_flight[slot] = 0
+    assert box.finish(rollout) is Phase.PROMOTED
+    assert box.world.processes["one-a-1"].life is Life.EXITED
+
+
 def test_live_that_is_down_for_good_is_an_alarm(box, release):
     box.finish(box.propose(release("one")))
     for _ in range(400):

@@ -131,6 +131,17 @@ def test_a_candidate_that_fails_in_the_dark_brings_the_old_one_back(full, releas
     assert full.state.rollouts[rollout].dark_since_s is None
 
 
+def test_a_candidate_that_writes_garbage_does_not_keep_users_waiting_for_its_start_to_end(full, release):
+    rollout = full.propose(release("two", gpus=4), strategy="swap")
+    full.run(lambda: full.phase(rollout) is Phase.STARTING and "two-a-2" in full.world.processes)
+    full.world.processes["two-a-2"].garbage = True
+    before_s = full.world.clock_s
+    assert full.finish(rollout) is Phase.FAILED
+    assert full.world.clock_s - before_s < 60
+    assert "two-a-2) did not come up: the engine writes '!' only" in full.state.rollouts[rollout].why
+    full.run(lambda: serving(full) == {"one@00000000"})
+
+
 def test_nothing_new_begins_before_what_made_room_is_back(full, release):
     full.world.verdicts["toolcalls"] = ["fail"]
     first = full.propose(release("two", gpus=4), strategy="swap")
