@@ -115,9 +115,10 @@ def table(  # noqa: PLR0913, PLR0917 - the options of a command
     else:
         from gates.ledger.draw import drawn_ledger
 
+        from .terminal import console
         from .terminal import show as show_parts
 
-        show_parts(drawn_ledger(rows, None if every else _MOST_ROWS))
+        show_parts(drawn_ledger(rows, None if every else _MOST_ROWS, width=console().width))
 
 
 @app.command(epilog=examples("cutover ledger show 17", "cutover ledger show b20261130-020000-3fa9c1 --json"))
@@ -212,6 +213,7 @@ def compare(
     from gates.ledger.compare import compare as compared
     from gates.ledger.compare_views import comparison_document, comparison_drawn, comparison_markdown
 
+    from .terminal import console
     from .terminal import show as show_parts
 
     found = compared(_ledger(session, ledger), a, b, reference=reference)
@@ -220,7 +222,7 @@ def compare(
     elif as_markdown:
         sys.stdout.write(comparison_markdown(found))
     else:
-        show_parts(comparison_drawn(found))
+        show_parts(comparison_drawn(found, width=console().width))
 
 
 def who() -> str:
@@ -272,6 +274,7 @@ def _show_matrices(rows: Sequence[Row], sources: Sequence[Source], metric: Metri
     from gates.ledger.table import matrices
     from gates.ledger.writers import matrices_as_markdown
 
+    from .terminal import console
     from .terminal import show as show_parts
 
     for source in sources:
@@ -280,7 +283,7 @@ def _show_matrices(rows: Sequence[Row], sources: Sequence[Source], metric: Metri
         if as_markdown and found:
             sys.stdout.write(matrices_as_markdown(found, source))
         elif not as_markdown:
-            show_parts(drawn_matrices(found, source, sum(not row.counts for row in mine)))
+            show_parts(drawn_matrices(found, source, sum(not row.counts for row in mine), width=console().width))
 
 
 def _tell_rows(session: Session, rows: Sequence[Row]) -> None:

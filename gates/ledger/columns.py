@@ -16,17 +16,25 @@ from gates.ledger.rows import (
     Row,
     gpus_in_words,
 )
-from gates.ledger.words import flags_in_words, time_to_first_token
+from gates.ledger.words import flags_in_words, number, time_to_first_token
 from gates.throughput.records import AGGREGATE, DECODE, GAP, Figure
 
 
 @dataclass(frozen=True)
 class Column:
-    """One number of a row. `heading` for people, with its unit, in two short lines."""
+    """One number of a row. `heading` for people, with its unit, in two short lines; `figure` in seconds or tokens per
+    second, `scale`: how many of the heading's unit that is.
+    """
 
     key: str
     heading: str
     figure: Callable[[Row], Figure]
+    scale: float = 1.0
+
+    def words(self, row: Row) -> str:
+        """The number as people read it, in the heading's unit."""
+        value = self.figure(row).value
+        return number(None if value is None else value * self.scale)
 
     @property
     def name(self) -> str:
@@ -39,8 +47,8 @@ def _named(key: str, heading: str) -> Column:
 
 
 COLUMNS: Final[tuple[Column, ...]] = (
-    Column(TTFT_COLD, "TTFT\ncold s", lambda row: time_to_first_token(row, TTFT_COLD)),
-    Column(TTFT_WARM, "TTFT\nwarm s", lambda row: time_to_first_token(row, TTFT_WARM)),
+    Column(TTFT_COLD, "TTFT\ncold ms", lambda row: time_to_first_token(row, TTFT_COLD), 1000.0),
+    Column(TTFT_WARM, "TTFT\nwarm ms", lambda row: time_to_first_token(row, TTFT_WARM), 1000.0),
     _named(DECODE, "tok/s\neach"),
     _named(END_TO_END, "end to\nend"),
     _named(AGGREGATE, "tok/s\nall"),

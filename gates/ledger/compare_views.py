@@ -6,29 +6,32 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from rich.console import RenderableType
-from rich.table import Table
+from rich.cells import cell_len
 from rich.text import Text
 
 from gates.ledger.change import Bounded, Change, Ladder
 from gates.ledger.compare import Comparison, Side
 from gates.ledger.document import SCHEMA
+from gates.ledger.fitted import PIPED_WIDTH, Heading, Line, fitted
 from gates.ledger.words import NOTHING, configuration_in_words, number, workload_in_words
 from gates.ledger.writers import escaped, markdown_table
 from gates.report_terminal import printable
-from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Figure
+from gates.throughput.records import AGGREGATE, DECODE, GAP, HIGHER_IS_BETTER, TTFT, Figure
 
 _HEADINGS: Final = {
     DECODE: "tok/s per user, after the first token",
     AGGREGATE: "tok/s, all streams together",
-    TTFT: "time to the first token, s",
-    GAP: "time between two chunks, s",
+    TTFT: "time to the first token, ms",
+    GAP: "time between two chunks, ms",
 }
 _WIDEST: Final = 2.0
 """Bounds that reach beyond three times the estimated ratio say nothing but that there are too few rounds."""
 _TOO_WIDE: Final = "beyond ×3"
 _STYLES: Final = {"better": "green", "worse": "red"}
-_COLUMNS: Final = ("workload", "users", "A", "n", "B", "n", "change", "95 %", "")
+_COLUMNS: Final = ("workload", "users", "A", "rounds", "B", "rounds", "change", "95 %", "")
+_TABLE: Final = tuple(Heading(name, left=name in ("workload", "")) for name in _COLUMNS)
+_FIRST_OUT: Final = (5, 3, 7, 2, 4)
+"""What a narrow terminal does without: rounds, bounds, the figures themselves; never the change and what it says."""
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
@@ -78,24 +81,22 @@ def _change_document(one: Change | Ladder) -> dict[str, Any]:
     return {**asdict(one.change), "says": one.change.says(one.metric)}
 
 
-def comparison_drawn(comparison: Comparison) -> Iterator[RenderableType]:
-    """Warnings stand before the numbers that they are about."""
+def comparison_drawn(comparison: Comparison, *, width: int = PIPED_WIDTH) -> Iterator[Text]:
+    """Warnings stand before the numbers that they are about. `width`: of the reader's terminal."""
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         yield Text(printable(f"{letter}  {_side_in_words(side)}"), style="bold")
     for warning in comparison.warnings:
         yield Text(printable(f"! {warning}"), style="bold yellow")
     yield Text()
-    yield from _drawn_differences(comparison)
+    yield from _drawn_differences(comparison, width)
     for metric in dict.fromkeys(change.metric for change in comparison.changes):
         yield Text()
         yield Text(_HEADINGS[metric], style="bold")
-        table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
-        for position, heading in enumerate(_COLUMNS):
-            words = position in (0, 8)
-            table.add_column(heading, justify="left" if words else "right", no_wrap=not words, overflow="fold")
-        for line, says in _lines(comparison, metric):
-            table.add_row(*(Text(printable(cell)) for cell in line), Text(says, style=_STYLES.get(says, "dim")))
-        yield table
+        lines = [
+            Line([*line, says], (*[""] * len(line), _STYLES.get(says, "dim")))
+            for line, says in _lines(comparison, metric)
+        ]
+        yield from fitted(_TABLE, lines, width=width, first_out=_FIRST_OUT)
     yield Text()
     for note in _notes(comparison):
         yield Text(printable(note), style="dim")
@@ -103,16 +104,19 @@ def comparison_drawn(comparison: Comparison) -> Iterator[RenderableType]:
         yield Text(printable(crossover.sentence), style="dim" if crossover.at is None else "bold")
 
 
-def _drawn_differences(comparison: Comparison) -> Iterator[RenderableType]:
+def _drawn_differences(comparison: Comparison, width: int) -> Iterator[Text]:
     if not comparison.differences:
         yield Text("the configurations do not differ in anything that is known", style="dim")
         return
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in ("differs in", "A", "B"):
-        table.add_column(heading, overflow="fold")
+    headings = [Heading(name, left=True) for name in ("differs in", "A", "B")]
+    lines = [Line((difference.name, difference.a, difference.b)) for difference in comparison.differences]
+    if sum(max(cell_len(line.cells[number]) for line in lines) for number in range(3)) + 4 <= width:
+        yield from fitted(headings, lines, width=width, gap=2)
+        return
+    # Long values have lines of their own, which a terminal folds where it has to.
+    yield Text("differs in", "dim")
     for difference in comparison.differences:
-        table.add_row(*(Text(printable(cell)) for cell in (difference.field, difference.a, difference.b)))
-    yield table
+        yield Text(printable(difference.words))
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -121,7 +125,7 @@ def comparison_markdown(comparison: Comparison) -> str:
         parts.append(f"{letter}: {escaped(_side_in_words(side))}")
     parts += [f"**{escaped(warning)}**" for warning in comparison.warnings]
     if comparison.differences:
-        differing = [[escaped(d.field), escaped(d.a), escaped(d.b)] for d in comparison.differences]
+        differing = [[escaped(d.name), escaped(d.a), escaped(d.b)] for d in comparison.differences]
         parts.append(markdown_table(["differs in", "A", "B"], differing))
     for metric in dict.fromkeys(change.metric for change in comparison.changes):
         lines = [[*map(escaped, line), says] for line, says in _lines(comparison, metric)]
@@ -134,7 +138,7 @@ def _lines(comparison: Comparison, metric: str) -> Iterator[tuple[list[str], str
     for change in comparison.changes:
         if change.metric == metric:
             workload = workload_in_words(change.key.workload, change.definition)
-            line = [workload, str(change.key.concurrency), *_figure(change.a), *_figure(change.b)]
+            line = [workload, str(change.key.concurrency), *_figure(change.a, metric), *_figure(change.b, metric)]
             yield [*line, *_bounds(change.change)], change.change.says(metric)
     for ladder in comparison.ladders:
         if ladder.metric == metric:
@@ -142,8 +146,10 @@ def _lines(comparison: Comparison, metric: str) -> Iterator[tuple[list[str], str
             yield line, ladder.change.says(metric)
 
 
-def _figure(figure: Figure) -> tuple[str, str]:
-    return number(figure.value), str(figure.n or "?")
+def _figure(figure: Figure, metric: str) -> tuple[str, str]:
+    """Rates as they are, times in milliseconds; of a reference requests, where it says them."""
+    scale = 1 if HIGHER_IS_BETTER[metric] else 1000
+    return number(None if figure.value is None else figure.value * scale), str(figure.n or "?")
 
 
 def _bounds(change: Bounded) -> tuple[str, str]:

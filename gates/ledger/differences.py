@@ -11,6 +11,8 @@ from gates.ledger.rows import GPUS, Configuration, canonical, gpus_in_words
 
 ABSENT: Final = "–"
 _MAX_SHOWN: Final = 200
+_FACTS: Final = "engine facts"
+_CALLED: Final = {GPUS: "cards", "gpu_uuids": "card ids", "limit": "engine's limit", "": "words of the command"}
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,14 @@ class Difference:
     b: str
 
     @property
+    def name(self) -> str:
+        """The field as people call it."""
+        name = self.field.removeprefix("hardware.").removeprefix(f"{_FACTS}.").removeprefix("flags.")
+        return _CALLED.get(name, name)
+
+    @property
     def words(self) -> str:
-        return f"{self.field}: {self.a} → {self.b}"
+        return f"{self.name}: {self.a} → {self.b}"
 
 
 def configuration_differences(a: Configuration, b: Configuration) -> tuple[Difference, ...]:
@@ -68,7 +76,7 @@ def _plain(c: Configuration) -> dict[str, Any]:
         **{key: value for key, value in named.items() if value},
         "flags": flags_by_name(c.flags),
         "hardware": hardware,
-        "engine facts": dict(c.facts),
+        _FACTS: dict(c.facts),
     }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from gates.ledger.columns import COLUMNS
+from gates.ledger.fitted import PIPED_WIDTH, Heading, Line, fitted, numbers
 from gates.ledger.rows import GPUS, Row, Source, canonical, gpus_in_words
 from gates.ledger.table import Group, Matrix, groups
 from gates.ledger.words import (
@@ -26,9 +27,24 @@ from gates.ledger.words import (
 from gates.ledger.writers import title
 from gates.report_terminal import printable
 
+_HEADINGS: Final = (
+    Heading("id"),
+    Heading("workload", left=True),
+    Heading("users"),
+    *(Heading(column.heading) for column in COLUMNS),
+    Heading("requests"),
+    Heading("date", left=True),
+)
+_FIRST_OUT: Final = (
+    "tok per chunk", "TTFT warm ms", "end to end", "requests", "date", "TTFT cold ms", "tok/s all",
+)  # fmt: skip
+"""What a narrow terminal does without, the first one first."""
 
-def drawn_ledger(rows: Iterable[Row], most: int | None = None) -> Iterator[RenderableType]:
-    """Ours first, then the reference rows in tables of their own; `most`: only so many, the newest of all."""
+
+def drawn_ledger(rows: Iterable[Row], most: int | None = None, *, width: int = PIPED_WIDTH) -> Iterator[RenderableType]:
+    """Ours first, then the reference rows in tables of their own; `most`: only so many, the newest of all. `width`: of
+    the reader's terminal.
+    """
     newest = sorted(rows, key=lambda row: (row.started_at, row.id), reverse=True)
     every = newest[:most]
     for source in Source:
@@ -38,26 +54,26 @@ def drawn_ledger(rows: Iterable[Row], most: int | None = None) -> Iterator[Rende
         if mine:
             yield Text(title(source), style="bold cyan" if source is Source.OURS else "bold magenta")
         for group in groups(mine):
-            yield from _drawn_group(group)
+            yield from _drawn_group(group, width)
     if left_out := len(newest) - len(every):
         yield Text(f"the newest {counted(len(every), 'row')}; {left_out} more with --all", style="dim")
 
 
-def drawn_matrices(matrices: Sequence[Matrix], source: Source, left_out: int) -> Iterator[RenderableType]:
+def drawn_matrices(
+    matrices: Sequence[Matrix], source: Source, left_out: int, *, width: int = PIPED_WIDTH
+) -> Iterator[RenderableType]:
     """`left_out`: how many rows do not count and are in none of them."""
     for matrix in matrices:
         common, names = shared_words(matrix.configurations)
         yield Text(printable(f"{title(source)}: {matrix.column.name}, {matrix.workload}"), style="bold")
         if common:
             yield Text(printable(common), style="dim")
-        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-        table.add_column("", overflow="fold")
-        for concurrency in matrix.concurrencies:
-            table.add_column(f"c{concurrency}", justify="right", no_wrap=True)
-        for name, cells in zip(names, matrix.cells, strict=True):
-            values = (number(matrix.column.figure(row).value) if row else NOTHING for row in cells)
-            table.add_row(Text(printable(name)), *values)
-        yield table
+        headings = [Heading("", left=True), *(Heading(f"c{concurrency}") for concurrency in matrix.concurrencies)]
+        lines = [
+            Line([name, *(matrix.column.words(row) if row else NOTHING for row in cells)])
+            for name, cells in zip(names, matrix.cells, strict=True)
+        ]
+        yield from fitted(headings, lines, width=width, first_out=range(len(headings) - 1, 1, -1), gap=2)
         yield Text()
     if left_out:
         yield Text(f"{left_out} row{'s' * (left_out > 1)} left out: retracted, or no measurement", style="dim")
@@ -79,41 +95,42 @@ def drawn_row(row: Row) -> Iterator[RenderableType]:
     yield _figures(row)
 
 
-def _drawn_group(group: Group) -> Iterator[RenderableType]:
+def _drawn_group(group: Group, width: int) -> Iterator[RenderableType]:
     yield Text()
     yield Text(printable(configuration_in_words(group.configuration)), style="bold")
     if group.configuration.flags:
         yield Text(printable(f"flags: {flags_in_words(group.configuration.flags)}"), style="dim")
-    # Numbers are never cut: on a narrow terminal the workload gives way.
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
-    table.add_column("id", justify="right", no_wrap=True)
-    table.add_column("workload", overflow="fold")
-    for heading in ("users", *(column.heading for column in COLUMNS), "n"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("date", no_wrap=True)
-    for row in group.rows:
-        cells = (
-            str(row.id) if row.counts else f"✗ {row.id}",
-            workload_in_words(row.cell.key.workload, row.definition),
-            str(row.cell.key.concurrency),
-            *(number(column.figure(row).value) for column in COLUMNS),
-            sample_size(row, row.cell.requests),
-            row.started_at[:10],
+    lines = [
+        Line(
+            (
+                f"{_mark(row)}{row.id}",
+                workload_in_words(row.cell.key.workload, row.definition),
+                str(row.cell.key.concurrency),
+                *(column.words(row) for column in COLUMNS),
+                sample_size(row, row.cell.requests),
+                row.started_at[:10],
+            ),
+            _style(row),
         )
-        table.add_row(*(Text(printable(cell), style=_style(row)) for cell in cells))
-    yield table
+        for row in group.rows
+    ]
+    yield from fitted(_HEADINGS, lines, width=width, first_out=numbers(_HEADINGS, _FIRST_OUT))
     yield from _remarks(group.rows)
+
+
+def _mark(row: Row) -> str:
+    """What was taken back, and what was never a measurement."""
+    return "✗ " if row.retracted is not None else "" if row.counts else "! "
 
 
 def _remarks(rows: Sequence[Row]) -> Iterator[Text]:
     """Under the table, where a long reason has room; rows that share one share a line."""
-    said: dict[tuple[str, bool], list[str]] = {}
+    said: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if words := remark(row):
-            said.setdefault((words, row.counts), []).append(str(row.id))
-    for (words, counts), ids in said.items():
-        marked = "" if counts else "✗ "
-        yield Text(printable(f"{marked}{', '.join(ids)}: {words}"), style="dim" if counts else "red")
+            said.setdefault((words, _mark(row)), []).append(str(row.id))
+    for (words, mark), ids in said.items():
+        yield Text(printable(f"{mark}{', '.join(ids)}: {words}"), style="red" if mark else "dim")
 
 
 def _figures(row: Row) -> Table:

@@ -13,7 +13,6 @@ from gates.ledger.table import Matrix, groups
 from gates.ledger.words import (
     configuration_in_words,
     flags_in_words,
-    number,
     remark,
     sample_size,
     shared_words,
@@ -56,7 +55,7 @@ def matrices_as_markdown(matrices: Sequence[Matrix], source: Source) -> str:
         common, names = shared_words(matrix.configurations)
         lines = []
         for name, cells in zip(names, matrix.cells, strict=True):
-            values = (number(matrix.column.figure(row).value) if row else "" for row in cells)
+            values = (matrix.column.words(row) if row else "" for row in cells)
             lines.append([escaped(name), *values])
         parts.append(f"## {title(source)}: {matrix.column.name}, {escaped(matrix.workload)}")
         parts += [escaped(common)] if common else []
@@ -73,7 +72,7 @@ def _line(row: Row) -> list[str]:
         str(row.id),
         escaped(workload_in_words(row.cell.key.workload, row.definition)),
         str(row.cell.key.concurrency),
-        *(number(column.figure(row).value) for column in COLUMNS),
+        *(column.words(row) for column in COLUMNS),
         sample_size(row, row.cell.requests),
         sample_size(row, row.rounds),
         row.started_at[:10],

@@ -94,7 +94,7 @@ def test_the_table_has_a_line_per_cell_under_its_configuration(ask, filled):
     assert lines[4].split() == ["TTFT", "TTFT", "tok/s", "end", "to", "tok/s", "tok", "per"]
     assert lines[5].split()[:3] == ["id", "workload", "users"]
     row = next(line for line in lines if line.split()[:1] == ["2"])
-    assert row.split() == ["2", "chat", "200→256", "4", "0.280", "–", "71.4", "–", "285.7", "1.70", "40", "2026-11-20"]
+    assert row.split() == ["2", "chat", "200→256", "4", "280.0", "–", "71.4", "–", "285.7", "1.70", "40", "2026-11-20"]
     assert "reference" not in done.out
     assert "7, 8, 9, 10, 11, 12: quiet hours" in lines
 
@@ -137,7 +137,24 @@ def test_numbers_are_whole_on_a_narrow_terminal(ask, filled, monkeypatch):
         assert max(len(line) for line in tables) <= 80
         assert not any(re.search(r"\d…", line) for line in tables)
     row = next(line for line in ask("ledger").out.splitlines() if line.split()[:1] == ["2"])
-    assert {"71.4", "285.7", "0.280", "2026-11-20"} <= set(row.split())
+    assert {"71.4", "285.7", "280.0", "2026-11-20"} <= set(row.split())
+
+
+@pytest.mark.parametrize("width", [60, 20])
+def test_what_has_no_room_is_named_and_the_rest_is_whole(ask, filled, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = ask("ledger").out
+    row = next(line for line in out.splitlines() if line.split()[:1] == ["2"])
+    assert row.split()[:4] == ["2", "chat", "200→256", "4"]
+    assert "71.4" in row.split()
+    assert (len(row) <= width) == (width == 60)
+    assert "no room here for tok per chunk, TTFT warm ms, end to end" in out
+    compared = ask("compare", "qwen-tp2", "qwen-tp4").out
+    line = next(line for line in compared.splitlines() if line.startswith("chat 200→256"))
+    assert re.search(r" 1 .*-10\.0 % .*worse$", line)
+    assert "no room here for rounds" in compared
+    assert "release: qwen-tp2@1a2b3c4d → qwen-tp4@5e6f7a8b" in compared or width == 60
+    assert "…" not in out + compared
 
 
 @pytest.mark.parametrize(
@@ -314,7 +331,7 @@ def test_compare_says_cell_by_cell_what_changed_and_in_what_the_two_differ(ask, 
     done = ask("compare", "qwen-tp2", "qwen-tp4")
     assert done.code == 0
     assert "A  qwen-tp2@1a2b3c4d · sglang 0.5.2" in done.out
-    assert ["flags.--tp-size", "2", "4"] in [line.split() for line in done.out.splitlines()]
+    assert ["--tp-size", "2", "4"] in [line.split() for line in done.out.splitlines()]
     line = next(line for line in done.out.splitlines() if line.startswith("chat 200→256") and " 71.4 " in line)
     assert line.split()[3:9] == ["71.4", "5", "64.3", "5", "-10.0", "%"]
     assert line.rstrip().endswith("worse")
@@ -334,7 +351,7 @@ def test_compare_as_json_and_markdown(ask, filled):
     assert {"field": "flags.--tp-size", "a": "2", "b": "4"} in document["differences"]
     markdown = ask("compare", "qwen-tp2", "qwen-tp4", "--markdown").out
     assert markdown.startswith("## qwen-tp2@1a2b3c4d → qwen-tp4@5e6f7a8b\n")
-    assert "| flags.--tp-size | 2 | 4 |" in markdown
+    assert "| --tp-size | 2 | 4 |" in markdown
     assert ask("compare", "qwen-tp2", "qwen-tp4", "--markdown", "--json").code == 2
 
 
@@ -374,7 +391,7 @@ def test_compare_warns_of_another_box(ask, filled):
     filled.record(run("qwen-h200@77777777", 300), who="ada", hardware={"gpus": ["H200"], "driver": "550.54"})
     done = ask("compare", "qwen-tp2", "qwen-h200")
     assert done.code == 0
-    assert "! not measured on the same box: hardware.gpus: 2× RTX 3090 → H200; hardware.host: box1 → –" in done.out
+    assert "! not measured on the same box: cards: 2× RTX 3090 → H200; host: box1 → –" in done.out
 
 
 def test_compare_leaves_retracted_rows_out_and_says_so(ask, filled):
