@@ -1,12 +1,25 @@
-"""A journal is damaged while users are served: it is made anew of what runs, and the next daemon adopts that."""
+"""A journal loses its log, then is damaged, while users are served: what runs goes on, and so does who decides."""
 
 from __future__ import annotations
 
 import json
+import signal
 import time
 
 from controller.cli import main
 from controller.store.condition import look
+
+
+def lose_the_log(stage):
+    """Removed under the daemon, put back by it, and nothing lost when it is killed then."""
+    log = stage.config.journal.with_name("journal.sqlite-wal")
+    log.unlink()
+    stage.post("/v1/freeze", {"why": "written to a file that has no name"})
+    assert stage.until(log.exists, 20)
+    stage.stop_daemon(signal.SIGKILL)
+    stage.start_daemon()
+    assert stage.get("/v1/status")["freeze"]["why"] == "written to a file that has no name"
+    stage.post("/v1/unfreeze")
 
 
 def test_a_damaged_journal_is_made_anew_of_what_runs(stage, profile, make, clients, capsys):
@@ -18,12 +31,17 @@ def test_a_damaged_journal_is_made_anew_of_what_runs(stage, profile, make, clien
     pids = {a["id"]: a["pid"] for seat in ("live", "previous") for a in before[seat]["attempts"]}
     assert len(pids) == 2
     load = clients(streams=4)
-    stage.stop_daemon()
+    lose_the_log(stage)
 
     def cutover(*words):
         capsys.readouterr()
         code = main(["--config", str(stage.config_file), *words])
         return code, capsys.readouterr()
+
+    kept = str(stage.directory / "kept.sqlite")
+    assert cutover("backup", kept)[0] == 0
+    assert cutover("restore", kept)[0] == 5, "a daemon runs"
+    stage.stop_daemon()
 
     code, said = cutover("doctor", "--rebuild")
     assert code == 5, "a sound journal is not thrown away"
@@ -37,6 +55,9 @@ def test_a_damaged_journal_is_made_anew_of_what_runs(stage, profile, make, clien
     assert "is truncated: 6000 of" in found["sentence"]
     assert "--rebuild" in found["remedy"]
 
+    assert cutover("restore", kept)[0] == 0
+    assert look(journal).state.live.release == before["live"]["release"]
+    journal.write_bytes(journal.read_bytes()[:6000])
     begun_s = time.monotonic()
     code, said = cutover("doctor", "--rebuild", "--json")
     assert code == 0, said

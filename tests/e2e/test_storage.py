@@ -96,18 +96,3 @@ def test_on_a_full_disk_users_are_served_and_the_way_back_is_open(small_disk, ma
         sums = load.stop()
         assert sums["sent"] > 0
         assert not sums.get("failed"), sums
-
-
-def test_a_log_that_is_removed_under_the_daemon_costs_nobody_anything(stage, make, profile, clients):
-    stage.finish(stage.propose(make("one", extra=f"gates: {profile}\n"), "one"))
-    load = clients(2)
-    wal = stage.config.journal.with_name("journal.sqlite-wal")
-    wal.unlink()
-    stage.post("/v1/freeze", {"why": "written to a file that has no name"})
-    assert stage.until(wal.exists, 20), "it is put back"
-    stage.stop_daemon(9)
-    stage.start_daemon()
-    status = stage.get("/v1/status")
-    assert status["freeze"]["why"] == "written to a file that has no name"
-    assert status["live"]["release"].startswith("one@")
-    assert not load.stop().get("failed")
