@@ -234,6 +234,8 @@ def _profile(person: Person, name: str, source: str) -> tuple[Any, ...]:
         return _profile_of_a_stranger(person, path)
     except GateUsageError as error:
         raise UsageError(f"{source}: gates: {error}") from error
+    except OSError as error:  # a name too long, too many links
+        raise UsageError(f"{source}: gates: {name[:80]} cannot be read: {error.strerror}") from error
 
 
 def _profile_of_a_stranger(person: Person, path: Path) -> tuple[Any, ...]:

@@ -40,7 +40,7 @@ def _log_to_stderr() -> None:
             structlog.processors.StackInfoRenderer(),
             _without_controls,
             *(
-                [structlog.dev.ConsoleRenderer()]
+                [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]  # none with locals
                 if on_terminal
                 else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
             ),

@@ -54,9 +54,11 @@ def take_snapshot(runtime: RuntimeSocket) -> Snapshot:
     held = dict(re.findall(r"(\w+)=([\d.]+)", runtime.ask("show held")))
     try:
         slots = _read_slots(server_state, statistics)
-        return Snapshot(int(info["Pid"]), slots, maps, int(held.get("held", 0)), server_state, _read_hold(held))
-    except (KeyError, ValueError) as error:
+        seen = Snapshot(int(info["Pid"]), slots, maps, int(held.get("held", 0)), server_state, _read_hold(held))
+        Mode(seen.mode)  # told here, not to whoever looks later
+    except (LookupError, ValueError, TypeError, AttributeError, csv.Error) as error:
         raise DoorError(f"the front door's answer is not what HAProxy 2.8 gives: {error!r}") from error
+    return seen
 
 
 def _read_hold(told: Mapping[str, str]) -> HoldSeen:
@@ -67,7 +69,8 @@ def _read_hold(told: Mapping[str, str]) -> HoldSeen:
 
 def columns(server_state: str) -> list[str]:
     """The names of the columns of `show servers state`; the lines below carry them in this order."""
-    return next(line for line in server_state.splitlines() if line.startswith("# be_id"))[2:].split()
+    named = [line for line in server_state.splitlines() if line.startswith("# be_id")]
+    return named[0][2:].split()
 
 
 def rows(server_state: str) -> list[dict[str, str]]:
