@@ -8,9 +8,11 @@ from __future__ import annotations
 from . import actions as act
 from .actions import Decision
 from .policy import Policy
-from .records import Attempt, AttemptState, State
+from .records import Attempt, AttemptState, Phase, Seat, State
+from .seats import move
 from .seen import Seen, SleepSeen
-from .sleep import not_given_back, not_taken_again
+from .sleep import not_given_back, not_taken_again, unreadable
+from .table import Event
 
 GARBAGE_PROBES = 2
 
@@ -48,11 +50,28 @@ def _falling_asleep(attempt: Attempt, state: State, seen: Seen, policy: Policy) 
         return _out(attempt, f"it could not be put to sleep ({heard.sentence}): it is stopped")
     answered = heard is not None and heard.ok
     kept = not_given_back(attempt, state, seen, policy) if answered else "its engine has not answered"
+    unseen = unreadable(attempt, seen)
+    if kept and answered and unseen and Seat(attempt.release, attempt.rollout) == state.live:
+        return _blind(attempt, state, unseen, late=late)
     if kept:
         said = f"it was put to sleep {policy.sleep_deadline_s:.0f} s ago, and {kept}: it is stopped"
         return _out(attempt, said) if late else None
     slept_s = seen.now.boot_s - attempt.state_since_s
     return Decision(act.MarkAsleep(attempt.id), f"{attempt.id} sleeps, its cards are free ({slept_s:.1f} s)")
+
+
+def _blind(attempt: Attempt, state: State, unseen: str, *, late: bool) -> Decision | None:
+    """Live sleeps, and nobody can tell whether its cards are free: nobody gets them, and it wakes up.
+
+    Were it stopped, it could not be started again either, for as long as its cards cannot be read.
+    """
+    rollout = state.rollouts[attempt.gave_way_to or attempt.naps[-1].for_rollout]
+    if rollout.ended_wall_s is not None:
+        return Decision(act.MarkAsleep(attempt.id), f"{attempt.id} says that it sleeps, and nobody waits for its cards")
+    if not late or rollout.phase not in {Phase.LEASING, Phase.ROLLING_BACK}:
+        return None  # later nobody waits for these cards
+    why = f"{unseen} cannot be read, so nobody can have it from {attempt.id}, which sleeps: live goes on"
+    return move(rollout, Event.DEADLINE, why)
 
 
 def _waking(attempt: Attempt, seen: Seen, policy: Policy) -> Decision | None:

@@ -57,6 +57,12 @@ def not_given_back(attempt: Attempt, state: State, seen: Seen, policy: Policy) -
     return ""
 
 
+def unreadable(attempt: Attempt, seen: Seen) -> str:
+    """The first card of an attempt that nobody can look at now; empty when all can be read."""
+    trusted = {gpu.id for gpu in seen.gpus if gpu.trusted}
+    return next((gpu for gpu in attempt.gpus if gpu not in trusted), "")
+
+
 def not_taken_again(attempt: Attempt, seen: Seen) -> str:
     """The first card on which a woken attempt has not half of the memory that it had, in words; empty when it has.
 

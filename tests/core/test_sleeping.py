@@ -107,6 +107,36 @@ def test_cards_are_lent_only_when_their_memory_is_back(sleepy, release):
     assert sleepy.state.attempts["one-a-1"].state is AttemptState.ASLEEP
 
 
+@pytest.mark.parametrize("way", ["swap", "rollback"])
+def test_live_is_woken_and_not_stopped_when_its_cards_cannot_be_read_in_the_dark(sleepy, release, way):
+    """Stopped, it could not be started again before NVML answers; asleep it has all that it needs."""
+    live = "one"
+    if way == "rollback":
+        live = "two"
+        assert sleepy.finish(swap(sleepy, release)) is Phase.PROMOTED
+    before = dict(states(sleepy))
+    rollout = sleepy.rollback() if way == "rollback" else swap(sleepy, release, "three")
+    sleepy.run(lambda: AttemptState.DOZING in states(sleepy).values())
+    sleepy.world.untrusted = {1}
+    assert sleepy.finish(rollout) is (Phase.FAILED if way == "swap" else Phase.ROLLBACK_FAILED)
+    assert "gpu-1 cannot be read" in sleepy.state.rollouts[rollout].why
+    serves_again(sleepy)
+    assert serving(sleepy) == {f"{live}@00000000"}
+    assert states(sleepy) == before, "in the processes of before"
+    assert sleepy.state.rollouts[rollout].times["dark_s"] < 2 * sleepy.loop.policy.sleep_deadline_s
+
+
+def test_an_abort_does_not_wait_for_cards_that_cannot_be_read(sleepy, release):
+    rollout = swap(sleepy, release)
+    sleepy.run(lambda: AttemptState.DOZING in states(sleepy).values())
+    sleepy.world.untrusted = {1}
+    sleepy.ask(act.AskAbort(rollout, "tester"))
+    assert sleepy.finish(rollout) is Phase.ABORTED
+    serves_again(sleepy)
+    assert states(sleepy) == {"one-a-1": AttemptState.READY}
+    assert sleepy.state.rollouts[rollout].times["dark_s"] < sleepy.loop.policy.sleep_deadline_s
+
+
 @pytest.mark.parametrize("verdict", ["fail", "broken"])
 def test_a_candidate_that_fails_in_the_dark_has_the_old_one_woken(sleepy, release, verdict):
     if verdict == "fail":
