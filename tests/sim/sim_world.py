@@ -188,9 +188,12 @@ class SimWorld(SleepyWorld):
     def _haunted(self, attempt: Attempt) -> list[str]:
         """Cards on which the driver still frees what a dead process had.
 
-        Where a stranger came or went nobody can tell whose memory is back, and what a person has closed a person opens.
+        A sleeper gave its cards back before it died, but for its context.
+        Where a stranger came or went nobody can tell whose memory is back.
+        What a person has closed a person opens.
         """
-        gone = [p for p in self.processes.values() if not p.is_alive and p.memory_until_s > self.clock_s]
+        dead = [p for p in self.processes.values() if not p.is_alive and p.memory_mib > LEFTOVER_MIB]
+        gone = [p for p in dead if p.memory_until_s > self.clock_s]
         return [gpu for gpu in attempt.gpus for p in gone if gpu in p.gpus and gpu not in self.visited]
 
     def _StopAttempt(self, action: act.StopAttempt, state: State) -> act.Outcome:  # noqa: N802
