@@ -15,6 +15,7 @@ import uvicorn
 
 from controller.api.peers import PeerProtocol, person_of
 from controller.api.tokens import Failures, Tokens
+from controller.cli import main
 from controller.config import parse_config
 from controller.daemon import Daemon
 from controller.errors import CutoverError, NotFoundError, RefusedError, UsageError
@@ -108,6 +109,27 @@ def test_the_file_keeps_digests_for_its_owner_alone(guarded):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert secret not in file.read_text()
     assert secret not in (guarded.stage.directory / "daemon.log").read_text()
+
+
+def test_tokens_at_the_command_line(guarded, capsys):
+    def run(*words):
+        code = main(["--config", str(guarded.stage.config_file), "token", *words])
+        return code, *capsys.readouterr()
+
+    code, secret, said = run("create", "night", "--role", "propose", "--days", "2")
+    assert code == 0
+    token_id = said.partition(":")[0]
+    with guarded.tcp(secret.strip()) as client:
+        assert client.get("/v1/status").status_code == 200
+        assert token_id in run("list")[1]
+        assert run("revoke", token_id)[0] == 0
+        assert client.get("/v1/status").status_code in {401, 429}
+    assert token_id not in run("list")[1]
+    assert run("revoke", token_id)[0] == 3
+    for words in (("x", "--role", "king"), ("a b",), ("x", "--days", "0"), ("../x",)):
+        code, out, said = run("create", *words)
+        assert (code, out) == (2, ""), words
+        assert said.startswith("cutover: ")
 
 
 def test_another_name_than_ours_is_refused(guarded):
