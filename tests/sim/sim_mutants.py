@@ -143,8 +143,8 @@ MUTANTS = (
     _one(
         "a lease is given back before its holder is dead",
         CORE + "rules_attempts.py",
-        "        if process.life is not Life.RUNNING:\n            if waits",
-        "        if process.life is not Life.RUNNING or attempt.stop_asked:\n            if waits",
+        "if process.life is not Life.RUNNING and not stray:",
+        "if (process.life is not Life.RUNNING and not stray) or attempt.stop_asked:",
     ),
     _one(
         "a lease is given back before its memory",
@@ -155,8 +155,8 @@ MUTANTS = (
     _one(
         "strays are taken for dead",
         CORE + "rules_attempts.py",
-        "        if process.life is Life.STRAYS:\n            force",
-        "        if process.life is Life.STRAYS and attempt.ready_at_s is None:\n            force",
+        "stray = process.life is Life.STRAYS",
+        "stray = process.life is Life.STRAYS and attempt.ready_at_s is None",
     ),
     _one(
         "an engine is ready when its process is there",
