@@ -177,6 +177,7 @@ def request_stop(run_dir: Path) -> None:
     started = read_start(run_dir.resolve())
     if started and started.identity:
         started.identity.send(signal.SIGTERM)
+        started.identity.send(signal.SIGCONT)  # one that was stopped (`kill -STOP`, a debugger) would never hear it
 
 
 def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:

@@ -148,6 +148,13 @@ def test_a_killed_shim_leaves_strays_that_serve_on(attempts, number_in, until):
     assert set(observe(run_dir).pids) == pids
 
 
+def test_a_shim_that_was_halted_ends_when_it_is_asked_to(attempts, ended):
+    run_dir, identity = attempts.start("exits", 0, "wait")
+    os.kill(identity.pid, signal.SIGSTOP)
+    request_stop(run_dir)
+    assert ended(run_dir).pids == ()
+
+
 def test_start_is_refused_on_top_of_strays(attempts, number_in, until, ended):
     run_dir, pids = orphan(attempts, number_in, keep=True)
     until(lambda: observe(run_dir).status is Status.STRAYS)
