@@ -60,7 +60,10 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         str | None, typer.Option("--metrics-url", metavar="URL", help="The engine's metrics, where not at /metrics.")
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", metavar="FILE", help="A --json answer of before to compare with.")
+        Path | None,
+        typer.Option(
+            "--baseline", metavar="FILE", help="A --json answer of before to compare with; its rungs are measured too."
+        ),
     ] = None,
     deadline_s: Annotated[
         float, typer.Option("--deadline", min=1.0, metavar="SECONDS", help="It ends by then; what is missing is said.")
@@ -117,7 +120,7 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
     with tempfile.TemporaryDirectory(prefix="cutover-bench-") as scratch, shown() as on_progress:
         benched = run_bench(replace(plan, evidence_dir=evidence or Path(scratch)), on_progress)
     try:
-        _tell(session, benched, plot=plot)
+        _tell(session, benched, plot=plot, evidence_kept=evidence is not None)
     finally:
         # A closed pipe or terminal, and a page that cannot be written, lose no measurement.
         if keep:
@@ -214,9 +217,11 @@ def _refuse_where_nothing_can_be_written(html: Path | None, ledger: Path | None)
         Ledger(ledger).refuse_unwritable()
 
 
-def _tell(session: Session, benched: Benched, *, plot: bool) -> None:
+def _tell(session: Session, benched: Benched, *, plot: bool, evidence_kept: bool) -> None:
     if session.as_json:
-        session.emit(benched.document())
+        session.emit(benched.document(evidence_kept=evidence_kept))
+        if plot:
+            _aside("plot: stdout is JSON, so nothing is drawn; --html FILE draws a page beside it")
         return
     from rich.text import Text
 

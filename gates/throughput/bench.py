@@ -158,11 +158,20 @@ class _Bench:
         """Say how far the run came; the round that was under way counts for nothing."""
         possible = [cell for cell in self.cells if not cell.impossible]
         measured = sum(bool(cell.rounds) for cell in possible)
-        self.interrupted = f"interrupted after {measured} of {counted(len(possible), 'cell')}"
+        self.interrupted = f"interrupted after {measured} of {counted(len(possible), 'cell')}{self._rounds_in_words()}"
         self._say(self.interrupted)
         for cell in possible:
             if not cell.requests:
                 cell.problem = cell.problem or "not measured: interrupted"
+
+    def _rounds_in_words(self) -> str:
+        """How many rounds the measured cells have, where more were asked for than one."""
+        seen = sorted({len(cell.rounds) for cell in self.cells if cell.rounds})
+        if self._target == 1 or not seen:
+            return ""
+        return (
+            f", {'–'.join(str(number) for number in dict.fromkeys((seen[0], seen[-1])))} of {self._target} rounds each"
+        )
 
     def _leave_out(self, refused: Mapping[str, str]) -> None:
         """Workloads whose prompts the engine has just refused: nothing more is sent of them."""
@@ -262,6 +271,10 @@ class _Bench:
 
     def _failed_warming(self, cell: CellRun, readings: Sequence[Reading]) -> None:
         """Once for each kind: what a warm-up met explains what the rounds will."""
+        if self._cut([readings]):
+            # The run's own end says nothing about the engine.
+            self.notes.append(f"{cell.key}: the time was up while it warmed up; a longer --deadline measures it")
+            return
         for kind in dict.fromkeys(reading.failure for reading in readings if reading.failure is not None):
             failed = [reading for reading in readings if reading.failure == kind]
             if kind not in self._met:
@@ -279,7 +292,7 @@ class _Bench:
             if not open_cells:
                 return
             if number > 1 and self._left_s() < _SPARE * sum(cell.expected_s for cell in open_cells):
-                self.notes.append(f"{number - 1} rounds of {last}: the time was up")
+                self.notes.append(f"{number - 1} of {counted(last, 'round')}: the time was up")
                 return
             for cell in open_cells:
                 await self._round(client, cell, number)

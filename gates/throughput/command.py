@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,18 +13,21 @@ from gates.cancel import INTERRUPTED
 from gates.contract import Deployment, GateRequest, Verdict
 from gates.endpoint import Endpoint, model_names
 from gates.errors import GateUsageError
+from gates.ledger.words import counted
 from gates.profile import load
 from gates.program import settled
 from gates.strict import read_model
 from gates.throughput.bench import Subject
 from gates.throughput.book import open_book
+from gates.throughput.decide.rule import LOOKS
 from gates.throughput.gate import judge
 from gates.throughput.plain import read_run
 from gates.throughput.settings import ThroughputSettings
-from gates.trial import needs_key, open_trial
+from gates.trial import WrongModelError, needs_key, open_trial
 
 if TYPE_CHECKING:
     from gates.throughput.records import Run
+    from gates.trial import Trial
 
 SCHEMA: Final = 1
 _GATE: Final = "throughput"
@@ -83,9 +86,15 @@ class Benched:
     def exit_code(self) -> int:
         return INTERRUPTED if self.interrupted is not None else self.verdict.exit_code
 
-    def document(self) -> dict[str, Any]:
-        """The stable answer of `cutover bench --json`; `measurements` is what `--baseline` of a later run takes."""
-        return {"schema": SCHEMA, **json.loads(self.verdict.to_json())}
+    def document(self, *, evidence_kept: bool = True) -> dict[str, Any]:
+        """The stable answer of `cutover bench --json`; `measurements` is what `--baseline` of a later run takes.
+
+        Files that nobody keeps are not named.
+        """
+        document = {"schema": SCHEMA, **json.loads(self.verdict.to_json())}
+        if not evidence_kept:
+            document["checks"] = [{**check, "evidence": []} for check in document["checks"]]
+        return document
 
 
 def settings_of(profile: str | Path | None, changes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -162,6 +171,10 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
     `on_progress` gets the lines that a gate would write. Raises `GateUsageError` when the question itself is wrong.
     """
     settings = settings_of(plan.profile, plan.changes)
+    chosen = read_model(ThroughputSettings, settings, _SETTINGS)
+    earlier = _earlier(plan.baseline)
+    refuse_too_few_rounds(chosen, earlier)
+    plan = replace(plan, endpoint=base_of(plan.endpoint))
     lines = _Lines(on_progress)
     # The model comes later: which one is served only an endpoint can say, and that needs the key, which a trial reads.
     request = GateRequest(
@@ -171,7 +184,7 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         api_key_env=plan.api_key_env,
         profile=settings,
         capability=plan.capability,
-        baseline=_earlier(plan.baseline),
+        baseline=earlier,
         deadline_s=plan.deadline_s,
         evidence_dir=str(plan.evidence_dir),
         engine=plan.engine,
@@ -196,13 +209,50 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         plan.engine_version,
         {"endpoint": trial.endpoint.target.base, **plan.about},
     )
-    chosen = read_model(ThroughputSettings, settings, _SETTINGS)
     book = open_book(request, keeping=False)
-    verdict = settled(trial, lambda trial: judge(trial, chosen, subject, book, thorough=True), lines)
+    wrong: list[str] = []
+
+    def judged(trial: Trial) -> Verdict:
+        try:
+            return judge(trial, chosen, subject, book, thorough=True)
+        except WrongModelError as error:
+            # Of a gate that is the engine's fault; here somebody typed a name.
+            wrong.append(str(error))
+            raise
+
+    verdict = settled(trial, judged, lines)
+    if wrong:
+        raise GateUsageError(f"{wrong[0]}; say which with --model.")
     document = verdict.measurements.get("run")
     run = read_run(document) if isinstance(document, Mapping) else None
     told = verdict.measurements
     return Benched(verdict, run, told.get("hardware", {}), tuple(told.get("notes", ())), told.get("interrupted"))
+
+
+def base_of(url: str) -> str:
+    """Where the API begins, also of the whole path that people copy out of a client: …/v1/chat/completions."""
+    bare = url.rstrip("/")
+    for tail in ("/chat/completions", "/completions", "/models"):
+        if bare.endswith(f"/v1{tail}"):
+            return bare.removesuffix(tail)
+    return url
+
+
+def refuse_too_few_rounds(settings: ThroughputSettings, earlier: Mapping[str, Any] | None) -> None:
+    """Raises `GateUsageError` where no comparison can come of it: known before anything is sent."""
+    if earlier is None:
+        return
+    cells = [cell for cell in read_run(earlier["measurements"]["run"]).cells if cell.problem is None]
+    theirs = max((len(values) for cell in cells for values in cell.rounds.values()), default=0)
+    for side, rounds, remedy in (
+        ("this run", settings.rounds[-1], f"--rounds {LOOKS[0]}, or no --baseline"),
+        ("the baseline", theirs, f"a baseline of `--rounds {LOOKS[0]}` or more"),
+    ):
+        if rounds < LOOKS[0]:
+            raise GateUsageError(
+                f"Nothing can be compared with {counted(rounds, 'round')} in {side}; {LOOKS[0]} on each side are "
+                f"needed: {remedy}."
+            )
 
 
 def _earlier(document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

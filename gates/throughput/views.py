@@ -24,12 +24,12 @@ _PLOTS: Final = (
     (TTFT, "first token after, the usual one"),
 )
 HEADINGS: Final = (
-    "workload", "users", "n", "rounds", "prompt", "answer", "first token", "p95", "worst", "each tok/s", "end to end",
-    "together", "step", "p99", "longest", "stalls", "tok/chunk", "cached", "failed",
+    "workload", "users", "requests", "rounds", "prompt", "answer", "first token", "p95", "worst", "each tok/s",
+    "end to end", "together", "step", "p99", "longest", "stalls", "tok/chunk", "cached", "failed",
 )  # fmt: skip
 _FIRST_OUT: Final = (
-    "stalls", "longest", "tok/chunk", "p99", "cached", "end to end", "p95", "step", "answer", "prompt", "rounds", "n",
-    "worst",
+    "stalls", "longest", "tok/chunk", "p99", "cached", "end to end", "p95", "step", "answer", "prompt", "rounds",
+    "requests", "worst",
 )  # fmt: skip
 """What a narrow terminal does without, the first one first."""
 _PADDING: Final = 2

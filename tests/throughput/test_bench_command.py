@@ -93,9 +93,10 @@ def test_the_json_answer_is_the_next_ones_baseline(bench: Bench, profile: Any, t
         again, said, _ = bench(engine.url, "--profile", profile(), "--baseline", answer, "--json")
     assert (code, document["schema"], document["verdict"]) == (0, 1, "pass")
     assert {cell["workload"] for cell in document["measurements"]["run"]["cells"]} == {"chat", "long"}
-    # One round on each side decides nothing, and says so.
-    assert again == 11
-    assert "3 on each side are needed" in said
+    # One round on each side decides nothing: known before anything is sent.
+    assert again == 2
+    assert "1 round in this run; 3 on each side are needed" in said
+    assert {tuple(check["evidence"]) for check in document["checks"]} == {()}, "nobody keeps the files"
 
 
 @pytest.mark.parametrize(
@@ -257,6 +258,26 @@ def test_an_endpoint_that_wants_a_key_says_so_before_it_is_asked_what_it_serves(
     server = raw_server(replying("401 Unauthorized", "application/json", b"{}"))
     code, _, err = bench(server.url)
     assert (code, "wants an API key (HTTP 401)" in err) == (2, True), err
+
+
+def test_a_baseline_of_one_round_is_refused_too(bench: Bench, tmp_path: Path) -> None:
+    cell = {"workload": "chat", "concurrency": 1, "requests": 2, "rounds": {DECODE: [50.0]}, "figures": {},
+            "failures": {}, "problem": None}  # fmt: skip
+    run = {"started_at": "", "duration_s": 1, "model": "emu", "workloads": {"chat": {}}, "cells": [cell]}
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps({"measurements": {"run": run}}))
+    code, _, err = bench("http://127.0.0.1:9", "--baseline", file)
+    assert (code, "1 round in the baseline; 3 on each side are needed" in err) == (2, True), err
+
+
+def test_the_path_of_a_client_and_a_name_that_is_not_served(bench: Bench, profile: Any) -> None:
+    words = ("--profile", profile("{concurrency: 1}"), "--json", "--plot")
+    with hosted(*QUICK) as engine:
+        code, out, err = bench(f"{engine.url}/v1/chat/completions", *words)
+        wrong, said, _ = bench(engine.url, "--model", "gpt-5", *words)
+    assert (code, "plot: stdout is JSON" in err) == (0, True), out + err
+    assert wrong == 2
+    assert "does not serve the model 'gpt-5'; it serves emu; say which with --model" in said
 
 
 def test_an_endpoint_that_is_not_there_fails_with_a_sentence(bench: Bench, profile: Any) -> None:

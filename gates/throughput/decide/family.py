@@ -84,7 +84,8 @@ def judge(metric: str, paired: Pairing, rule: Rule) -> FamilyDecision:
     rounds = min(len(pair.candidate) for pair in paired.pairs)
     if min(shortest.counts) < LOOKS[0]:
         mine, theirs = shortest.counts
-        sentence = f"{name}: {shortest.key} has {mine} rounds against {theirs}; {LOOKS[0]} on each side are needed"
+        has = f"{shortest.key} has {mine} round{'s' * (mine != 1)} against {theirs}"
+        sentence = f"{name}: {has}; {LOOKS[0]} on each side are needed"
         short = any(len(pair.baseline) < LOOKS[0] for pair in paired.pairs)
         sentence += "; only a baseline of more rounds helps" if short else ""
         look = None if short else LOOKS[0]
