@@ -224,8 +224,9 @@ class Daemon:
         self.journal.close()
         self.lock.release()
 
-    async def _serve(self, listeners: list[socket.socket]) -> None:
-        windows = Windows(
+    def windows(self) -> Windows:
+        """What the API looks through."""
+        return Windows(
             config=self.config,
             journal=self.journal,
             desk=self.desk,
@@ -240,9 +241,11 @@ class Daemon:
             tokens=self.tokens,
             door=Door(self.tokens, Failures(Clock.boot_s), self.config.api_hosts),
         )
+
+    async def _serve(self, listeners: list[socket.socket]) -> None:
         server = uvicorn.Server(
             uvicorn.Config(
-                make_app(windows),
+                make_app(self.windows()),
                 http=protocol_for(self.config.roles),
                 ws="none",
                 log_config=None,
