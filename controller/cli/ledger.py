@@ -185,7 +185,7 @@ def add(
         )
     from gates.ledger.reference import read_references
 
-    book = _ledger(session, ledger)
+    book = _ledger(session, ledger, may_be_new=True)
     rows = book.add_reference(read_references(what or ()), who=who())
     if as_json:
         session.emit({"schema": 1, "rows": list(rows)})
@@ -235,11 +235,14 @@ def who() -> str:
         return f"uid {os.geteuid()}"
 
 
-def _ledger(session: Session, named: Path | None) -> Ledger:
+def _ledger(session: Session, named: Path | None, *, may_be_new: bool = False) -> Ledger:
+    """A file that somebody names is there, unless something is to be written into it."""
     from gates.ledger.store import Ledger
 
     if named is not None and not named.exists() and not named.parent.is_dir():
         raise UsageError(f"--ledger {named}: the directory {named.parent} does not exist")
+    if named is not None and not named.exists() and not may_be_new:
+        raise UsageError(f"--ledger {named}: there is no such file")
     return Ledger(named if named is not None else session.config().ledger)
 
 

@@ -18,7 +18,7 @@ from gates.ledger.rows import TTFT_COLD, TTFT_WARM, Row
 from gates.ledger.table import workload_key
 from gates.ledger.words import time_to_first_token
 from gates.throughput.decide.estimate import RoundNoise, reach, round_noise, shift
-from gates.throughput.decide.spread import ASSUMED, MIN_RESTARTS, Spread
+from gates.throughput.decide.spread import ASSUMED, Spread, of_restarts
 from gates.throughput.explain.crossover import Crossover, crossover
 from gates.throughput.records import AGGREGATE, HIGHER_IS_BETTER, TTFT, CellKey, Figure, Run
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _Z: Final = 1.959964
 """Of the two-sided 95 % bound."""
-_MIN_SD: Final = 0.005
-"""As the gate has it: starts that agree by chance do not make the next one agree."""
 
 
 @dataclass(frozen=True)
@@ -191,9 +189,9 @@ def _spread(ledger: Ledger, row: Row, metric: str) -> Spread:
     """Measured for this engine on this hardware where enough restarts are in the ledger; else assumed, and said so."""
     configuration = row.configuration
     tau = ledger.tau(configuration.engine, hardware=configuration.box, metric=metric)
-    if tau is None or tau.restarts < MIN_RESTARTS:
+    if tau is None:
         return ASSUMED
-    return Spread(max(_MIN_SD, tau.sd), tau.restarts)
+    return of_restarts(tau.sd, tau.restarts) or replace(ASSUMED, seen=tau.restarts)
 
 
 def _with_metrics(sentence: str, metrics: Sequence[str]) -> str:

@@ -11,19 +11,24 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from gates.errors import GateUsageError, nearest
+from gates.ledger.columns import FIELDS
 from gates.ledger.rows import DRIVER, END_TO_END, GPUS, HOST, TOKENS_PER_CHUNK, TTFT_COLD, TTFT_WARM, Configuration
 from gates.throughput.records import AGGREGATE, DECODE, GAP, Cell, CellKey, Figure
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_GPUS: Final = 1024
+_CLOCKS_DIFFER: Final = timedelta(days=1)
+"""A date without a zone, or another box's clock, may lie so far ahead."""
+_LIMIT: Final = "limit"
+"""As long a prompt as the engine takes."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,13 @@ def _date(value: str) -> str:
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError("a date, as 2026-09-14") from None
+    if moment > datetime.now(UTC) + _CLOCKS_DIFFER:
+        raise ValueError("a date that has been, as 2026-09-14")
     return moment.isoformat(timespec="seconds")
+
+
+def _tokens(value: str) -> int | str:
+    return value if value == _LIMIT else _whole(value)
 
 
 def _flags(value: str) -> tuple[str, ...]:
@@ -94,8 +105,12 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+_SHORT_NAME: Final = "end_to_end_tok_per_s"
+"""Of END_TO_END, as it was called here before."""
+_OWN_MARKS: Final = ("id", "source", "run", "retracted")
+"""Columns that only a ledger's own CSV has."""
 _DEFINITION: Final[Mapping[str, Callable[[str], Any]]] = {
-    "prompt_tokens": _whole,
+    "prompt_tokens": _tokens,
     "answer_tokens": _whole,
     "scene": _text,
     "prompts": _one_of("different", "same"),
@@ -107,7 +122,8 @@ _FIGURES: Final[Mapping[str, str]] = {
     TTFT_WARM: TTFT_WARM,
     DECODE: DECODE,
     AGGREGATE: AGGREGATE,
-    "end_to_end_tok_per_s": END_TO_END,
+    END_TO_END: END_TO_END,
+    _SHORT_NAME: END_TO_END,
     GAP: GAP,
     TOKENS_PER_CHUNK: TOKENS_PER_CHUNK,
 }
@@ -176,6 +192,9 @@ def _from_csv(text: str, where: str) -> tuple[Reference, ...]:
 
 def _csv_rows(lines: Any, where: str) -> Iterator[Reference]:
     header = [name.strip() for name in next(lines, [])]
+    if set(_OWN_MARKS) <= set(header):
+        yield from _own_rows(lines, header, where)
+        return
     if not any(header):
         raise GateUsageError(f"{where}:1: no header; expected column names, as {','.join(_NEEDED)},{DECODE}")
     if len(header) == 1 and ";" in header[0]:
@@ -199,6 +218,27 @@ def _csv_rows(lines: Any, where: str) -> Iterator[Reference]:
         )
     if not found:
         raise GateUsageError(f"{where}: has a header and no row")
+
+
+def _own_rows(lines: Any, header: Sequence[str], where: str) -> Iterator[Reference]:
+    """The CSV of another box's ledger. What was retracted or no measurement there is none here either."""
+    unknown = [name for name in header if name not in (*_READERS, *FIELDS)]
+    if unknown:
+        raise GateUsageError(f"{where}:1: the column {unknown[0]!r} is not known; {nearest(unknown[0], FIELDS)}")
+    for values in lines:
+        if not values:
+            continue
+        line = f"{where}:{lines.line_num}"
+        if len(values) != len(header):
+            raise GateUsageError(f"{line}: {len(values)} values for {len(header)} columns")
+        told = dict(zip(header, values, strict=True))
+        given = {key: text for key, text in told.items() if key in _READERS}
+        given["topology"] = told.get("topology") or told.get("release") or told.get("model", "")
+        given["origin"] = told.get("origin") or f"{Path(where).name}, run {told['run']}"
+        gone = f"retracted there: {told['retracted']}" if told["retracted"] else told.get("problem")
+        read = _reference(given, lambda key, line=line: f"{line}: column {key}" if key else line, problem=gone or None)  # type: ignore[misc]
+        release = told.get("release", "")
+        yield replace(read, configuration=replace(read.configuration, release=release))
 
 
 # --- YAML -------------------------------------------------------------------------------------------------------------
@@ -258,8 +298,10 @@ def _yaml_row(common: Mapping[str, Any], row: Any, where: str) -> Reference:
 # --- one row ----------------------------------------------------------------------------------------------------------
 
 
-def _reference(given: Mapping[str, Any], place: Callable[[str], str]) -> Reference:
-    """`given`: text by key, for `flags` and `gpus` also a list of texts. `place` names where a key was written."""
+def _reference(given: Mapping[str, Any], place: Callable[[str], str], *, problem: str | None = None) -> Reference:
+    """`given`: text by key, for `flags` and `gpus` also a list of texts. `place` names where a key was written.
+    `problem`: why it is no measurement; then it needs no figure.
+    """
     values: dict[str, Any] = {}
     for key, text in given.items():
         if key not in _READERS:
@@ -270,8 +312,10 @@ def _reference(given: Mapping[str, Any], place: Callable[[str], str]) -> Referen
     if missing:
         raise GateUsageError(f"{place('')}: {missing[0]} is missing; {_NEEDED_WHY[missing[0]]}")
     n = values.get("n", 0)
+    if {END_TO_END, _SHORT_NAME} <= set(values):
+        raise GateUsageError(f"{place(_SHORT_NAME)}: {_SHORT_NAME} and {END_TO_END} are one figure; keep one")
     figures = {_FIGURES[key]: Figure(values[key], n) for key in _FIGURES if key in values}
-    if not figures:
+    if not figures and problem is None:
         raise GateUsageError(f"{place('')}: no figure; expected at least one of {', '.join(_FIGURES)}")
     hardware = {key: values[key] for key in (GPUS, DRIVER, HOST) if key in values}
     return Reference(
@@ -285,7 +329,9 @@ def _reference(given: Mapping[str, Any], place: Callable[[str], str]) -> Referen
             hardware={key: list(value) if isinstance(value, tuple) else value for key, value in hardware.items()},
         ),
         definition={key: values[key] for key in _DEFINITION if key in values},
-        cell=Cell(CellKey(values["workload"], values["concurrency"]), requests=n, rounds={}, figures=figures),
+        cell=Cell(
+            CellKey(values["workload"], values["concurrency"]), requests=n, rounds={}, figures=figures, problem=problem
+        ),
         date=values["date"],
         origin=values["origin"],
         note=values.get("note", ""),

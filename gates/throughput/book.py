@@ -82,16 +82,16 @@ class Book:
     def spreads(
         self, engine: str | None, hardware: Mapping[str, Any], settings: ThroughputSettings
     ) -> dict[str, Spread]:
-        """Of every metric whose spread between starts of this engine on such a box has been measured."""
+        """Of every metric for which starts of this engine on such a box are there; assumed where they are too few."""
         if self.ledger is None or not engine or not hardware.get(HOST):
             return {}
         ledger, box = self.ledger, {key: hardware[key] for key in (GPUS, HOST) if hardware.get(key)}
         found: dict[str, Spread] = {}
         for metric in settings.compared:
             tau = self._read(partial(ledger.tau, engine, hardware=box, metric=metric))
-            spread = of_restarts(tau.sd, tau.restarts) if tau is not None else None
-            if spread is not None:
-                found[metric] = spread
+            if tau is not None:
+                measured = of_restarts(tau.sd, tau.restarts)
+                found[metric] = measured or Spread(settings.session_sd, seen=tau.restarts)
         return found
 
     def keep(self, run: Run, hardware: Mapping[str, Any], *, who: str) -> Recorded | None:

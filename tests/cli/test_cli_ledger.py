@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from ledger_kit import CHAT, HARDWARE, cell, run
 
+from gates.ledger.rows import Source
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
+from gates.throughput.records import DECODE
 
 FORUM = """\
 origin: https://example.org/t/17
@@ -322,6 +324,32 @@ def test_a_wrong_csv_is_told_with_line_and_column_and_adds_nothing(ask, book, tm
     assert said in done.err
     assert done.err.count("\n") == 1
     assert not book.path.exists()
+
+
+def test_the_csv_of_another_ledger_is_read_and_what_does_not_count_there_does_not_here(ask, cutover, filled, tmp_path):
+    ask("ledger", "retract", 2, "--reason", "all arms on GPU 0")
+    bob, other = tmp_path / "bob.csv", tmp_path / "other.sqlite"
+    bob.write_text(ask("ledger", "--csv").out)
+    done = cutover("ledger", "add", "--reference", bob, "--ledger", other, "--json")
+    assert (done.code, len(done.json["rows"])) == (0, 12), done.err
+    rows = {row.id: row for row in Ledger(other).rows(Selection(sources=(Source.REFERENCE,)))}
+    assert rows[1].figure(DECODE).value == pytest.approx(filled.find("1")[0].figure(DECODE).value)
+    assert (rows[1].origin, rows[1].configuration.release) == (
+        f"bob.csv, run {filled.find('1')[0].run}", "qwen-tp2@1a2b3c4d",
+    )  # fmt: skip
+    assert (rows[2].counts, rows[2].cell.problem) == (False, "retracted there: all arms on GPU 0")
+
+
+def test_a_date_to_come_is_refused(ask):
+    words = ("origin=a", "topology=t", "workload=chat", "concurrency=1", "decode_tok_per_s=5")
+    done = ask("ledger", "add", "--reference", *words, "date=2999-01-01")
+    assert (done.code, "expected a date that has been" in done.err) == (2, True), done.err
+
+
+def test_a_ledger_that_is_named_is_there(ask, tmp_path):
+    for words in (("ledger",), ("ledger", "show", 1), ("compare", "a", "b")):
+        done = ask(*words, "--ledger", tmp_path / "typo.sqlite")
+        assert (done.code, "typo.sqlite: there is no such file" in done.err) == (2, True), done.err
 
 
 # --- compare ----------------------------------------------------------------------------------------------------------

@@ -94,6 +94,16 @@ def test_restarts_in_the_ledger_replace_what_is_assumed(ledger):
     assert change.change.says(DECODE) == "cannot tell them apart", "starts of this engine differ by 3.5 %"
 
 
+def test_how_many_restarts_there_are_and_that_the_least_is_taken_is_said(ledger):
+    record(ledger, A, 100)
+    record(ledger, B, 95)
+    for number in range(5):
+        record(ledger, "other@12345678", 100, kind=Kind.RESTART, at=f"2026-11-0{number + 1}T00:00:00Z")
+        if number == 1:
+            assert "assumed 1.0% (until 5 restarts have measured it, 2 so far)" in compare(ledger, A, B).spread
+    assert "0.5%, the least that is ever taken: 5 restarts lay closer together" in compare(ledger, A, B).spread
+
+
 def test_a_workload_that_changed_under_its_name_is_compared_where_both_have_it(ledger):
     changed = {**CHAT, "answer_tokens": 512}
     record(ledger, A, 100)

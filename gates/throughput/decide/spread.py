@@ -23,6 +23,10 @@ class Spread:
 
     sd: float
     restarts: int = 0
+    seen: int = 0
+    """Of an assumed one: so many restarts are there, too few to measure it."""
+    least: bool = False
+    """The restarts lay closer together than is ever taken."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.sd) and 0 <= self.sd < 1):
@@ -33,7 +37,15 @@ class Spread:
     @property
     def sentence(self) -> str:
         if not self.restarts:
-            return f"spread between starts assumed {self.sd:.1%} (until {MIN_RESTARTS} restarts have measured it)"
+            so_far = f", {self.seen} so far" if self.seen else ""
+            return (
+                f"spread between starts assumed {self.sd:.1%} (until {MIN_RESTARTS} restarts have measured it{so_far})"
+            )
+        if self.least:
+            return (
+                f"spread between starts {self.sd:.1%}, the least that is ever taken: "
+                f"{self.restarts} restarts lay closer together"
+            )
         # Relative standard error of a standard deviation: 1 / sqrt(2 (n - 1)).
         doubt = 1 / math.sqrt(2 * (self.restarts - 1))
         return f"spread between starts {self.sd:.1%}, measured over {self.restarts} restarts (itself ±{doubt:.0%})"
@@ -47,7 +59,7 @@ def of_restarts(sd: float, restarts: int) -> Spread | None:
     """What so many restarts showed, `sd` of the logarithm; None where they are too few to show anything."""
     if restarts < MIN_RESTARTS:
         return None
-    return Spread(min(_MAX_SD, max(_MIN_SD, sd)), restarts)
+    return Spread(min(_MAX_SD, max(_MIN_SD, sd)), restarts, least=sd < _MIN_SD)
 
 
 def measured(runs: Sequence[Run], metric: str = DECODE) -> Spread:
