@@ -42,6 +42,13 @@ def _live_down(state: State) -> list[str]:
         f"`cutover show {state.live.rollout}` says why; {way_out}"
         for name in missing_instances(state, state.live)
         if name not in held and name not in by_plan
+    ] + [
+        f"live instance {a.instance} sleeps and is not woken: "
+        + "; ".join(
+            f"{gpu} is {state.closed[gpu].word} ({state.closed[gpu].why})" for gpu in a.gpus if gpu in state.closed
+        )
+        for a in state.seat_attempts(state.live)
+        if a.state is AttemptState.ASLEEP and a.instance not in by_plan and set(a.gpus) & set(state.closed)
     ]
 
 

@@ -9,7 +9,7 @@ from .actions import Decision
 from .cards import Places, Refusal, holders, no_places, place, without_holder
 from .desired import SWITCHED, candidate_seat
 from .policy import Policy
-from .records import Attempt, AttemptState, Release, Seat, State
+from .records import Attempt, AttemptState, Phase, Release, Seat, State
 from .rules_attempts import LEAVING
 from .seats import all_ready, is_failed_bake, is_recallable, missing_instances, new_attempts
 from .seen import Seen
@@ -68,7 +68,7 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
         if mine[-1].gave_way_to and is_recallable(mine[-1]):
             return Decision(act.Recall(mine[-1].id), "its cards are not needed any more: it serves again")
         if mine[-1].is_in_bed:
-            if comes := _wake_live(mine[-1], state):
+            if comes := _wake_live(mine[-1], state, seen):
                 return comes
             continue
         recent = _recent_starts(mine, seen, policy)
@@ -88,12 +88,19 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
     return _bear(state, seen, policy, seat) or _rewire_router(state, seen, policy, seat)
 
 
-def _wake_live(last: Attempt, state: State) -> Decision | None:
-    """A sleeping instance of live; where its cards are closed or its sisters' by now, it is started elsewhere."""
+def _wake_live(last: Attempt, state: State, seen: Seen) -> Decision | None:
+    """A sleeping instance of live; where its cards are closed or its sisters' by now, it is started elsewhere.
+
+    Where there is no elsewhere it sleeps on: cards that are opened again cost it a wake then, and no start.
+    """
     if last.state is not AttemptState.ASLEEP:
         return None  # it falls asleep first, or is stopped: that takes no longer than its deadline
     sisters = {a.id for a in state.seat_attempts(state.live) if a.is_staying}
     if set(last.gpus) & set(state.closed) or sisters & set(in_the_way(last, state)):
+        wanted = state.releases[last.release].instance(last.instance)
+        others = {a.id for a in _besides(state)}
+        if isinstance(place((wanted,), without_holder(state, seen.gpus, others), seen.gpus), Refusal):
+            return None
         return Decision(act.Retire(last.id, hurry=True, gives_way_to=last.gave_way_to), "its cards are not to be had")
     return _yields_to_live(state, set(last.gpus)) or wake(last, state, last.gave_way_to or "")
 
@@ -107,8 +114,10 @@ def _cards_to_revive(state: State, seen: Seen, last: Attempt, release: Release) 
 
 
 def _besides(state: State) -> tuple[Attempt, ...]:
-    """Attempts that carry neither live nor what is being tried: production may have their cards."""
-    kept = (state.live, candidate_seat(state.active))
+    """Attempts that carry neither live nor what is being tried or returned to: production may have their cards."""
+    active = state.active
+    target = active.target if active is not None and active.phase is Phase.ROLLING_BACK else None
+    kept = (state.live, candidate_seat(active), target)
     return tuple(a for a in state.attempts.values() if a.holds and Seat(a.release, a.rollout) not in kept)
 
 

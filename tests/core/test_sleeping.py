@@ -126,6 +126,22 @@ def test_live_is_woken_and_not_stopped_when_its_cards_cannot_be_read_in_the_dark
     assert sleepy.state.rollouts[rollout].times["dark_s"] < 2 * sleepy.loop.policy.sleep_deadline_s
 
 
+def test_live_sleeps_on_while_the_memory_of_a_candidate_that_failed_does_not_come_back(sleepy, release):
+    """It has nowhere else to go: stopped, it would have to be started once the memory is back after all."""
+    sleepy.world.verdicts["toolcalls"] = ["fail"]
+    rollout = swap(sleepy, release)
+    sleepy.run(lambda: sleepy.phase(rollout) is Phase.GATING)
+    sleepy.world.memory_mib = {**ALL, 1: 9_000}
+    assert sleepy.finish(rollout) is Phase.REJECTED
+    sleepy.settle_for(sleepy.loop.policy.memory_back_s + 30)
+    assert "gpu-1" in sleepy.state.closed
+    assert states(sleepy) == {"one-a-1": AttemptState.ASLEEP}
+    assert any("live instance a sleeps and is not woken: gpu-1 is quarantined" in alarm for alarm in sleepy.loop.alarms)
+    sleepy.world.memory_mib = dict(ALL)
+    serves_again(sleepy)
+    assert started(sleepy) == ["one-a-1", "two-a-2"]
+
+
 def test_an_abort_does_not_wait_for_cards_that_cannot_be_read(sleepy, release):
     rollout = swap(sleepy, release)
     sleepy.run(lambda: AttemptState.DOZING in states(sleepy).values())
