@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from gates.ledger.curves import one_run
 from gates.ledger.rows import TTFT_COLD, TTFT_WARM, Row
 from gates.ledger.table import workload_key
 from gates.ledger.words import time_to_first_token
 from gates.throughput.decide.estimate import RoundNoise, reach, round_noise, shift
 from gates.throughput.decide.spread import ASSUMED, Spread, of_restarts
 from gates.throughput.explain.crossover import Crossover, crossover
-from gates.throughput.records import AGGREGATE, HIGHER_IS_BETTER, TTFT, CellKey, Figure, Run
+from gates.throughput.records import AGGREGATE, HIGHER_IS_BETTER, TTFT, CellKey, Figure
 
 if TYPE_CHECKING:
     from gates.ledger.store import Ledger
@@ -133,24 +134,12 @@ def _crossings(ledger: Ledger, pairs: Sequence[tuple[Row, Row]], called: Mapping
     spread = max((_spread(ledger, row, AGGREGATE) for row in measured[0]), key=lambda spread: spread.sd)
     # The curves of two workloads of one name are two curves.
     words = [called[workload_key(b)] for _, b in measured]
-    first, second = (_run([pair[side] for pair in measured], words) for side in (0, 1))
+    first, second = (one_run([pair[side] for pair in measured], words) for side in (0, 1))
     one, other = (row.configuration.name for row in measured[0])
     names = (one, other) if one != other else ("A", "B")
     for workload, count in Counter(words).items():
         if count > 1:
             yield crossover(first, second, workload, names=names, spread=spread)
-
-
-def _run(rows: Sequence[Row], words: Sequence[str]) -> Run:
-    """Rows as if one run had measured them all, their workloads called by `words`."""
-    called = list(zip(words, rows, strict=True))
-    return Run(
-        started_at=rows[-1].started_at,
-        duration_s=sum(row.duration_s for row in rows),
-        model=rows[-1].configuration.model,
-        workloads={word: row.definition for word, row in called},
-        cells=[replace(row.cell, key=CellKey(word, row.cell.key.concurrency)) for word, row in called],
-    )
 
 
 def _bounded(cells: Sequence[_Measured], noise: RoundNoise, start_variance: float) -> Bounded:

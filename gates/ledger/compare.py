@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gates.errors import nearest
 from gates.ledger.change import Change, Ladder, changes
+from gates.ledger.curves import Shape, shapes
 from gates.ledger.differences import ABSENT, Difference, configuration_differences, differences
 from gates.ledger.errors import LedgerRefusedError, NoSuchRowError
 from gates.ledger.rows import DRIVER, GPUS, HOST, Configuration, Row, Source, canonical
@@ -84,6 +85,9 @@ class Comparison:
     warnings: tuple[str, ...]
     crossovers: tuple[Crossover, ...]
     """Per workload where the one overtakes the other, or that it never does."""
+    shapes_a: tuple[Shape, ...]
+    shapes_b: tuple[Shape, ...]
+    """Of each side's own ladders: cliffs, and the law of the step time."""
     spread: str
     """What was taken for the spread between starts, in words."""
 
@@ -131,7 +135,8 @@ def compare(ledger: Ledger, a: str, b: str, *, reference: bool = False) -> Compa
     only_a, only_b = _only(one, other, pairs, unlike), _only(other, one, pairs, unlike)
     if not pairs:
         raise LedgerRefusedError(_refusal(one, other, unlike, only_a, only_b))
-    found = changes(ledger, pairs, workload_names([*one.rows, *other.rows]))
+    names = workload_names([*one.rows, *other.rows])
+    found = changes(ledger, pairs, names)
     return Comparison(
         a=one,
         b=other,
@@ -143,6 +148,8 @@ def compare(ledger: Ledger, a: str, b: str, *, reference: bool = False) -> Compa
         only_b=only_b,
         warnings=tuple(_warnings(one, other, unlike)),
         crossovers=found.crossings,
+        shapes_a=shapes(one.rows, names),
+        shapes_b=shapes(other.rows, names),
         spread=found.spread,
     )
 

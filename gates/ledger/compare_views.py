@@ -62,6 +62,10 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             for ladder in comparison.ladders
         ],
         "crossovers": [asdict(crossover) for crossover in comparison.crossovers],
+        "shapes": {
+            "a": [asdict(shape) for shape in comparison.shapes_a],
+            "b": [asdict(shape) for shape in comparison.shapes_b],
+        },
         "spread": comparison.spread,
     }
 
@@ -102,6 +106,8 @@ def comparison_drawn(comparison: Comparison, *, width: int = PIPED_WIDTH) -> Ite
         yield Text(printable(note), style="dim")
     for crossover in comparison.crossovers:
         yield Text(printable(crossover.sentence), style="dim" if crossover.at is None else "bold")
+    for words, cliff in _shapes(comparison):
+        yield Text(printable(words), style="bold yellow" if cliff else "dim")
 
 
 def _drawn_differences(comparison: Comparison, width: int) -> Iterator[Text]:
@@ -130,7 +136,10 @@ def comparison_markdown(comparison: Comparison) -> str:
     for metric in dict.fromkeys(change.metric for change in comparison.changes):
         lines = [[*map(escaped, line), says] for line, says in _lines(comparison, metric)]
         parts += [f"### {_HEADINGS[metric]}", markdown_table(_COLUMNS, lines)]
-    parts += [escaped(note) for note in (*(c.sentence for c in comparison.crossovers), *_notes(comparison))]
+    parts += [
+        escaped(note) for note in (*(c.sentence for c in comparison.crossovers), *(w for w, _ in _shapes(comparison)))
+    ]
+    parts += [escaped(note) for note in _notes(comparison)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -176,6 +185,13 @@ def _side_in_words(side: Side) -> str:
     rest = configuration_in_words(configuration).removeprefix(configuration.name)
     run = f" · run {side.asked}" if side.asked == side.rows[-1].run else ""
     return f"{side.label}{rest}{run} · measured {side.measured_at[:16].replace('T', ' ')}"
+
+
+def _shapes(comparison: Comparison) -> Iterator[tuple[str, bool]]:
+    """In words, and whether there is a cliff."""
+    for letter, found in (("A", comparison.shapes_a), ("B", comparison.shapes_b)):
+        for shape in found:
+            yield f"{letter}  {shape.sentence}", shape.cliff
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from gates.strict import StrictModel
 from gates.throughput.ladder import Asked
@@ -113,18 +113,31 @@ class ThroughputSettings(StrictModel):
     roofline: Roofline | None = None
     """With it the share of the memory bandwidth that each cell uses is said; a diagnosis, nothing is judged by it."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ThroughputSettings:
-        names = [workload.name for workload in self.workloads]
+    # A validator for each key: a mistake is then told with the key, as everywhere.
+    @field_validator("workloads")
+    @classmethod
+    def _named_once(cls, workloads: tuple[Workload, ...]) -> tuple[Workload, ...]:
+        names = [workload.name for workload in workloads]
         double = next((name for name in names if names.count(name) > 1), None)
         if double is not None:
             raise ValueError(f"the workload {double!r} is listed twice")
-        stray = next((rung.workload for rung in self.ladder if rung.workload not in (None, *names)), None)
+        return workloads
+
+    @field_validator("ladder")
+    @classmethod
+    def _of_known_workloads(cls, ladder: tuple[Rung, ...], info: ValidationInfo) -> tuple[Rung, ...]:
+        names = [workload.name for workload in info.data.get("workloads", ())]
+        stray = next((rung.workload for rung in ladder if names and rung.workload not in (None, *names)), None)
         if stray is not None:
             raise ValueError(f"a rung is for the workload {stray!r}; there are {', '.join(names)}")
-        if list(self.rounds) != sorted(set(self.rounds)) or self.rounds[0] < 1:
+        return ladder
+
+    @field_validator("rounds")
+    @classmethod
+    def _ascending(cls, rounds: tuple[int, ...]) -> tuple[int, ...]:
+        if list(rounds) != sorted(set(rounds)) or rounds[0] < 1:
             raise ValueError("rounds are numbers from 1 on, ascending, as [3, 5, 9]")
-        return self
+        return rounds
 
     def rungs(self, workload: Workload) -> tuple[Asked, ...]:
         """Its own and those of the ladder that name it, or the whole ladder; none: as far as the engine goes."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ledger_kit import CHAT, HARDWARE, LONG, cell, run
 
 from gates.ledger.columns import METRICS
 from gates.ledger.compare import compare, side
-from gates.ledger.compare_views import comparison_markdown
+from gates.ledger.compare_views import comparison_drawn, comparison_markdown
 from gates.ledger.differences import differences, flags_by_name
 from gates.ledger.errors import LedgerRefusedError, NoSuchRowError
 from gates.ledger.reference import read_references
@@ -263,3 +265,18 @@ def test_a_reference_that_says_little_is_held_against_one_workload_alone(ledger)
     found = compare(ledger, A, "elsewhere", reference=True)
     assert {change.definition["prompt_tokens"] for change in found.changes if change.metric == DECODE} <= {200}
     assert found.only_a == ("chat 600→256 c4",)
+
+
+def test_a_cliff_of_one_side_is_named_and_the_law_of_the_other(ledger):
+    """Steps of 8 ms and 1 % per sequence; on B three times as long beyond 4."""
+    rates = {c: 1000 / (8 * (1 + 0.01 * c)) for c in (1, 2, 4, 8, 16)}
+    record(ledger, A, cells=[cell("chat", c, rate) for c, rate in rates.items()])
+    record(ledger, B, cells=[cell("chat", c, rate / (3 if c > 4 else 1)) for c, rate in rates.items()])
+    found = compare(ledger, A, B)
+    assert [(shape.workload, shape.cliff) for shape in (*found.shapes_a, *found.shapes_b)] == [
+        ("chat", False),
+        ("chat", True),
+    ]
+    shown = "".join(text.plain + "\n" for text in comparison_drawn(found))
+    assert re.search(r"^A  chat: .*step", shown, re.MULTILINE)
+    assert re.search(r"^B  HARD chat c4 → c8: ", shown, re.MULTILINE)

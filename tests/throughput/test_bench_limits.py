@@ -74,3 +74,12 @@ def test_rungs_of_the_command_line_go_before_all_of_the_profile(profile: Path) -
     assert [rung.min_decode_tok_per_s for rung in settings.ladder if rung.limits] == [30]
     assert left_unjudged(profile, {"concurrency": [2, 3]}) == ["long c4", "beyond"]
     assert left_unjudged(profile, {}) == left_unjudged(None, {"concurrency": [1]}) == []
+
+
+def test_the_profile_of_the_documentation_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "throughput.md").read_text()
+    path = tmp_path / "documented.yaml"
+    path.write_text(text.split("```yaml\n", 1)[1].split("```", 1)[0])
+    settings = read(settings_of(path, {}))
+    assert [workload.name for workload in settings.workloads] == ["chat", "long"]
+    assert settings.roofline is not None

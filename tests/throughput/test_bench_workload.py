@@ -93,6 +93,10 @@ def test_a_workload_as_plain_data_is_what_makes_it_comparable() -> None:
     [
         ({"workloads": [{"name": "a", "prompt_tokns": 5}]}, "did you mean 'prompt_tokens'?"),
         ({"workloads": [{"name": "a"}, {"name": "a"}]}, "listed twice"),
+        (
+            {"workloads": [{"name": "chat"}], "ladder": [{"concurrency": 1, "workload": "chta"}]},
+            "p: ladder: a rung is for the workload 'chta'; there are chat",
+        ),
         ({"workloads": [{"name": "a", "answer_tokens": 50, "answer_tokens_max": 20}]}, "answer_tokens_max is below"),
         ({"workloads": [{"name": "a", "prompt_tokens": None, "prompt_tokens_max": 20}]}, "needs prompt_tokens"),
         ({"workloads": [{"name": "a", "scene": "poem"}]}, "workloads.0.scene"),
