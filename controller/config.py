@@ -179,6 +179,7 @@ class Config(_Strict):
             drain_s=self.drain_s,
             strategies=tuple(self.strategies),
             swap_drain_s=self.swap.drain_s,
+            hold_s=self.hold_s,
             swap_drain_cuts=self.swap.at_drain_end == "cut",
             bake_s=self.bake.seconds,
             bake_interval_s=self.bake.interval_s,

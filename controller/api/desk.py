@@ -16,7 +16,7 @@ from ..catalogue import Catalogue, health_only, parsed_profile, pinned_profile
 from ..core import actions as act
 from ..core.cards import Refusal, oldest_capability
 from ..core.desired import SWITCHED
-from ..core.plan import ANY, make_plan
+from ..core.plan import ANY, Plan, live_already, make_plan
 from ..core.policy import Policy
 from ..core.records import Closed, Freeze, Kind, Now, Options, Phase, Release, Rollout, State
 from ..core.seen import Gpu
@@ -72,13 +72,15 @@ class Desk:
         profile = _profile(person, options.gates or topology.gates, source)
         _require_secrets_of_ours(person, topology)
         release = self.catalogue.keep(topology)
-        live = self.journal.state.live
-        if live is not None and live.release == release.id and not options.force:
-            raise RefusedError(f"{release.id} is live already; `cutover restart` gives it fresh processes")
+        if refusal := live_already(self.journal.state, release, force=options.force):
+            raise RefusedError(refusal.sentence)
         if release.needs_admin:
             require(person, "admin", f"propose {release.id} ({'; '.join(release.needs_admin)})")
         notes = self._preflight(release, options)
         before = self.journal.state
+        plan = make_plan(before, release, self.gpus(), self.policy, options=options, profile=profile)
+        if isinstance(plan, Plan):  # what is refused now may fit when its turn comes: then it is said
+            notes = (*plan.notes, *notes)
         action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
         rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
         return Filed(rollout, _waits_for(before), notes)
@@ -90,6 +92,8 @@ class Desk:
         profile = _profile(person, options.gates or topology.gates, source)
         _require_secrets_of_ours(person, topology)
         release = self.catalogue.keep(topology)
+        if refusal := live_already(self.journal.state, release, force=options.force):
+            raise RefusedError(refusal.sentence)
         plan = make_plan(self.journal.state, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Refusal):
             raise RefusedError(plan.sentence)

@@ -34,6 +34,7 @@ class Plan:
     start_s: float | None  # expected, from this box's own history
     why_not: tuple[str, ...] = ()  # a sentence for each cheaper strategy that does not fit
     notes: tuple[str, ...] = ()
+    hold_s: float = 0.0  # that long a request waits in the dark of a swap; then it gets 503
 
     @property
     def digest(self) -> str:
@@ -135,6 +136,8 @@ def _plan(
     live = state.live
     start_s = history.start_s(state, release.id)
     notes = [f"needs the admin role: {flag}" for flag in release.needs_admin]
+    if state.previous is not None and state.previous.release == release.id:
+        notes.append(f"{release.id} is the release before live: `cutover rollback` returns to it, without its gates")
     dark = room.strategy is Strategy.SWAP
     if not dark and any(state.attempts[a].rollout != (live.rollout if live else "") for a in room.gives_way):
         sleeps = policy.sleep and all(state.releases[state.attempts[a].release].can_sleep for a in room.gives_way)
@@ -142,6 +145,9 @@ def _plan(
         notes.append(f"while this candidate is tried, a rollback to the release before live {way}")
     if room.strategy is Strategy.ROLLING:
         notes.append(_capacity(state, room))
+    blackout_s = _blackout_s(state, release, room, start_s, profile) if dark else 0.0
+    if warning := hold_warning(room.strategy, blackout_s, policy.hold_s):
+        notes.append(warning)
     warm = live is not None and room.strategy is Strategy.BLUE_GREEN
     asleep = live is not None and not warm and policy.sleep and state.releases[live.release].can_sleep
     return Plan(
@@ -152,7 +158,7 @@ def _plan(
         gives_way=room.gives_way,
         later=room.later,
         steps=tuple(_steps(state, release, room, policy)),
-        blackout_s=_blackout_s(state, release, room, start_s, profile) if dark else 0.0,
+        blackout_s=blackout_s,
         rollback="none" if live is None else "running" if warm else "asleep" if asleep else "cold",
         rollback_s=None
         if live is None
@@ -162,6 +168,27 @@ def _plan(
         start_s=start_s,
         why_not=why_not,
         notes=tuple(notes),
+        hold_s=policy.hold_s,
+    )
+
+
+def live_already(state: State, release: Release, *, force: bool) -> Refusal | None:
+    """Why proposing what serves already is most likely a mistake; None where it is not live, or somebody insists."""
+    if force or state.live is None or state.live.release != release.id:
+        return None
+    return Refusal(f"{release.id} is live already", "`cutover restart` gives it fresh processes")
+
+
+def hold_warning(strategy: str, blackout_s: float | None, hold_s: float) -> str | None:
+    """What users get in the dark of a swap that may outlast their patience; None where everybody is let in."""
+    if strategy != Strategy.SWAP or (blackout_s is not None and blackout_s <= hold_s):
+        return None
+    dark = "how long this is dark was never measured here"
+    if blackout_s is not None:
+        dark = f"this is dark for about {blackout_s:.0f} s"
+    return (
+        f"requests wait at most {hold_s:g} s (hold_s), and {dark}: "
+        "those that wait longer get 503; raise hold_s in the configuration"
     )
 
 

@@ -12,6 +12,7 @@ class Policy:
     # What may be chosen without being asked for. A swap stops production first: somebody has to want it.
     strategies: tuple[str, ...] = ("blue-green", "rolling")
     swap_drain_s: float = 300.0  # the same while new requests wait at the front door
+    hold_s: float = 60.0  # that long they wait there; then they get 503
     memory_slack_mib: int = 512  # a card is back when no more than that is in use beyond what was before the start
     memory_back_s: float = 60.0  # … within that time after the last process was gone; else it is quarantined
     swap_drain_cuts: bool = True  # what still streams then is cut; False: the swap is given up

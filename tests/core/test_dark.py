@@ -6,7 +6,7 @@ import pytest
 from fake_world import Box
 
 from controller.core.dark import dark_parts, way_home
-from controller.core.plan import make_plan
+from controller.core.plan import hold_warning, live_already, make_plan
 from controller.core.records import Options, Phase
 
 
@@ -80,3 +80,27 @@ def test_a_plan_knows_what_this_box_has_measured(box, release):
     assert back.rollback_s >= box.world.start_s
     assert [text.split()[0] for text in back.why_not] == ["blue-green", "rolling"]
     assert any(step.startswith("hold new requests") for step in back.steps)
+
+
+@pytest.mark.parametrize(("blackout_s", "hold_s", "said"), [(29.0, 10.0, "29 s"), (None, 10.0, "never measured")])
+def test_a_swap_that_outlasts_the_hold_says_who_gets_503(blackout_s, hold_s, said):
+    warning = hold_warning("swap", blackout_s, hold_s)
+    assert "10 s (hold_s)" in warning
+    assert said in warning
+    assert "503" in warning
+
+
+def test_a_swap_shorter_than_the_hold_and_what_is_never_dark_warn_of_nothing():
+    assert hold_warning("swap", 29.0, 60.0) is None
+    assert hold_warning("rolling", 0.0, 10.0) is None
+
+
+def test_a_plan_points_to_what_is_meant(box, release):
+    one, two = release("one", gpus=2), release("two", gpus=2)
+    box.finish(box.propose(one))
+    box.finish(box.propose(two))
+    assert "cutover restart" in live_already(box.state, two, force=False).sentence
+    assert live_already(box.state, two, force=True) is None
+    assert live_already(box.state, one, force=False) is None
+    plan = make_plan(box.state, one, box.world.observe(box.state).gpus, box.loop.policy)
+    assert any("cutover rollback" in note for note in plan.notes)
