@@ -31,9 +31,18 @@ def rolling_back(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> 
     if cold:
         return _await_target(rollout, target, state, seat)
     left = state.seat_attempts(target)
-    if rollout.strategy == Strategy.ROLLING and any(a.state is AttemptState.READY or is_recallable(a) for a in left):
+    in_part = rollout.strategy == Strategy.ROLLING or _is_half_way(state, target)
+    if in_part and any(a.state is AttemptState.READY or is_recallable(a) for a in left):
         return _return_in_part(rollout, state, left, seen, policy)
     return _start_target(rollout, target, state, seen, policy)
+
+
+def _is_half_way(state: State, target: Seat) -> bool:
+    """Live has rolled in only in part, and what it replaces still drains: neither is whole, and half is as good."""
+    live = state.live
+    if live is None or not _comes_in_parts(state.releases[target.release]):
+        return False
+    return bool(missing_instances(state, live) or state.unborn(live))
 
 
 def _return_to(rollout: Rollout, state: State, seat: Seat, seen: Seen, policy: Policy, how: str) -> Decision | None:

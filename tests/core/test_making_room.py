@@ -304,6 +304,27 @@ def test_the_way_back_of_a_rolled_release_is_rolled_too(halves, release, how):
     assert {a.instance for a in ready} == {"a", "b"}
 
 
+def test_a_second_rollback_before_the_first_is_through_is_not_torn_between_two_releases(halves, release):
+    """Whoever drains for the release that is live is wanted back: it is recalled once, and stays."""
+    halves.finish(halves.propose(release("two", gpus=2, instances=2)))
+    stays = next(a for a in halves.state.attempts.values() if a.id.startswith("two-b"))
+    halves.world.in_flight = {stays.slot: 1}
+    first = halves.rollback()
+    halves.finish(first)
+    halves.settle()
+    assert halves.state.attempts[stays.id].state is AttemptState.RETIRING
+    second = halves.rollback()
+    begun = halves.journal.last_seq()
+    assert halves.finish(second, limit_s=120.0) is Phase.ROLLED_BACK
+    halves.settle()
+    assert serving(halves) == {"two@00000000"}
+    assert halves.journal.last_seq() - begun < 60
+    halves.world.in_flight = {}
+    halves.settle()
+    assert serving(halves) == {"two@00000000"}
+    assert len([a for a in halves.state.seat_attempts(halves.state.live) if a.state is AttemptState.READY]) == 2
+
+
 def test_a_second_instance_that_does_not_come_up_rolls_back(halves, release):
     rollout = halves.propose(release("two", gpus=2, instances=2))
     halves.run(lambda: halves.phase(rollout) is Phase.COMPLETING)

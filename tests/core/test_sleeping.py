@@ -43,6 +43,18 @@ def sleepy(tmp_path, release):
     box.journal.close()
 
 
+@pytest.fixture
+def rolled(tmp_path, release):
+    """TP2×2 was rolled over by TP2×2; both can sleep, and what was live before does."""
+    journal = Journal(tmp_path / "journal.sqlite")
+    world = SleepyWorld(memory_mib=dict(ALL))
+    box = Box(Loop(journal, world, Policy(bake_s=30.0)), world, journal)
+    box.finish(box.propose(can_sleep(release("one", gpus=2, instances=2))))
+    assert box.finish(box.propose(can_sleep(release("two", gpus=2, instances=2)))) is Phase.PROMOTED
+    yield box
+    journal.close()
+
+
 def can_sleep(release):
     return replace(release, can_sleep=True)
 
@@ -202,12 +214,8 @@ def test_only_the_release_before_live_sleeps(sleepy, release):
     assert "one-a-1" in asked(sleepy, act.StopAttempt)
 
 
-def test_rolling_sleeps_instance_by_instance_and_is_never_dark_on_the_way_back(tmp_path, release):
-    journal = Journal(tmp_path / "journal.sqlite")
-    world = SleepyWorld(memory_mib=dict(ALL))
-    box = Box(Loop(journal, world, Policy(bake_s=30.0)), world, journal)
-    box.finish(box.propose(can_sleep(release("one", gpus=2, instances=2))))
-    assert box.finish(box.propose(can_sleep(release("two", gpus=2, instances=2)))) is Phase.PROMOTED
+def test_rolling_sleeps_instance_by_instance_and_is_never_dark_on_the_way_back(rolled):
+    box = rolled
     box.settle()
     assert sorted(states(box).values()) == ["asleep", "asleep", "ready", "ready"]
     back, modes, served = box.rollback(), set(), []
@@ -225,7 +233,6 @@ def test_rolling_sleeps_instance_by_instance_and_is_never_dark_on_the_way_back(t
     assert serving(box) == {"one@00000000"}
     assert len(started(box)) == 4, "both were woken"
     box.settle()
-    journal.close()
 
 
 # --- what can go wrong: always a start --------------------------------------------------------------------------------
@@ -432,3 +439,20 @@ def test_who_is_stopped_in_its_sleep_is_not_called_back(sleepy, release):
     assert not is_recallable(sleepy.state.attempts[sleeper.id])
     sleepy.ask(act.AskAbort(rollout, "somebody"))
     assert sleepy.finish(rollout) is Phase.ROLLED_BACK
+
+
+def test_a_second_rollback_before_the_first_is_through_wakes_and_recalls_once(rolled):
+    """Found by hand: live's other half wanted the cards of what was just called back, and for ever in turn."""
+    stays = next(a for a in rolled.state.attempts.values() if a.id.startswith("two-b"))
+    rolled.world.in_flight = {stays.slot: 1}
+    rolled.finish(rolled.rollback())
+    rolled.settle()
+    begun = rolled.journal.last_seq()
+    assert rolled.finish(rolled.rollback(), limit_s=120.0) is Phase.ROLLED_BACK
+    rolled.settle()
+    assert serving(rolled) == {"two@00000000"}
+    assert rolled.journal.last_seq() - begun < 60
+    rolled.world.in_flight = {}
+    rolled.settle()
+    assert len([a for a in rolled.state.seat_attempts(rolled.state.live) if a.state is AttemptState.READY]) == 2
+    assert violations(rolled.state) == []
