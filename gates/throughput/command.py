@@ -28,6 +28,7 @@ from gates.trial import WrongModelError, needs_key, open_trial
 if TYPE_CHECKING:
     from gates.throughput.records import Run
     from gates.trial import Trial
+    from gates.wire import Exchange
 
 SCHEMA: Final = 1
 _GATE: Final = "throughput"
@@ -139,7 +140,7 @@ def only_model(endpoint: str, api_key: str | None, variable: str | None = None) 
 
     Raises `NoAnswerError` when nobody answers, `GateUsageError` when there is none, or a choice.
     """
-    exchange = Endpoint.at(endpoint, api_key).get("/v1/models", timeout_s=10.0, limit_bytes=4 * 1024 * 1024)
+    exchange = _models(Endpoint.at(endpoint, api_key))
     if exchange.failure is not None:
         raise NoAnswerError(f"{exchange.failure.sentence}; is the endpoint up?")
     if exchange.status in (401, 403):
@@ -150,6 +151,17 @@ def only_model(endpoint: str, api_key: str | None, variable: str | None = None) 
     if names:
         raise GateUsageError(f"{endpoint} serves {', '.join(names[:10])}: say which with --model.")
     raise GateUsageError(f"{endpoint} does not say on /v1/models what it serves: name it with --model.")
+
+
+def refuse_silence(endpoint: Endpoint) -> None:
+    """Raises `NoAnswerError` where nobody listens; whatever else goes wrong the run itself finds out."""
+    failure = _models(endpoint).failure
+    if failure is not None and failure.layer == "port":
+        raise NoAnswerError(f"{failure.sentence}; is the endpoint up?")
+
+
+def _models(endpoint: Endpoint) -> Exchange:
+    return endpoint.get("/v1/models", timeout_s=10.0, limit_bytes=4 * 1024 * 1024)
 
 
 def refuse_another(plan: Plan, model: str, endpoint: Endpoint) -> None:
@@ -197,6 +209,8 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
             update={"model": only_model(plan.endpoint, trial.endpoint.api_key, plan.api_key_env)}
         )
         trial = open_trial(request, lines)
+    else:
+        refuse_silence(trial.endpoint)
     refuse_another(plan, request.model, trial.endpoint)
     subject = Subject(
         trial.endpoint,

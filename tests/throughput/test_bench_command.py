@@ -281,6 +281,5 @@ def test_the_path_of_a_client_and_a_name_that_is_not_served(bench: Bench, profil
 
 
 def test_an_endpoint_that_is_not_there_fails_with_a_sentence(bench: Bench, profile: Any) -> None:
-    code, out, _ = bench("http://127.0.0.1:9", "--model", "m", "--profile", profile())
-    assert code == 10
-    assert "connection refused" in out
+    code, _, err = bench("http://127.0.0.1:9", "--model", "m", "--profile", profile())
+    assert (code, "connection refused; is the endpoint up?" in err) == (1, True), err
