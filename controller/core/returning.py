@@ -119,13 +119,23 @@ def _wake_target(rollout: Rollout, target: Seat, state: State, seen: Seen, polic
         return None  # no longer than its deadline
     for attempt in left:
         if attempt.state is AttemptState.ASLEEP and set(attempt.gpus) & set(state.closed):
-            return Decision(act.Retire(attempt.id, hurry=True), "its cards are closed: it is started elsewhere")
+            return _wake_elsewhere(rollout, state, attempt, seen)
         if attempt.state is AttemptState.ASLEEP and (comes := wake(attempt, state, rollout.id)):
             return comes
     if any(a.state is AttemptState.READY for a in left):
         return _return_to(rollout, state, target, seen, policy, "what is awake of it")
     names, _ = who_leaves(state, target)
     return ask_to_leave(rollout, state, names, seen, policy)
+
+
+def _wake_elsewhere(rollout: Rollout, state: State, attempt: Attempt, seen: Seen) -> Decision:
+    """Its cards are closed: it is started on others, and where there are none it sleeps on until its own are open."""
+    room, _ = find_room(state, state.releases[attempt.release], seen.gpus, CHEAPEST_FIRST)
+    if not isinstance(room, Refusal):
+        return Decision(act.Retire(attempt.id, hurry=True), "its cards are closed: it is started elsewhere")
+    closed = "; ".join(f"{gpu} is {state.closed[gpu].word}" for gpu in attempt.gpus if gpu in state.closed)
+    why = f"{attempt.id} sleeps on cards that it cannot have ({closed}), and there are no others; what serves stays"
+    return move(rollout, Event.HOPELESS, why)
 
 
 def _start_again(

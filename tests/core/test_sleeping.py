@@ -456,3 +456,18 @@ def test_a_second_rollback_before_the_first_is_through_wakes_and_recalls_once(ro
     rolled.settle()
     assert len([a for a in rolled.state.seat_attempts(rolled.state.live) if a.state is AttemptState.READY]) == 2
     assert violations(rolled.state) == []
+
+
+def test_a_sleeper_whose_card_is_cordoned_and_who_has_no_other_sleeps_on(sleepy, release):
+    """A rollback that cannot succeed costs nothing: when the card is open again, going back is still a wake."""
+    assert sleepy.finish(swap(sleepy, release)) is Phase.PROMOTED
+    sleepy.settle()
+    sleepy.ask(act.CloseCard("gpu-1", Closed("root", "the fan rattles", 0.0)))
+    back = sleepy.rollback()
+    assert sleepy.finish(back) is Phase.ROLLBACK_FAILED
+    assert "gpu-1 is cordoned by root" in sleepy.state.rollouts[back].why
+    sleepy.settle()
+    assert states(sleepy) == {"one-a-1": AttemptState.ASLEEP, "two-a-2": AttemptState.READY}
+    sleepy.ask(act.OpenCard("gpu-1"))
+    assert sleepy.finish(sleepy.rollback()) is Phase.ROLLED_BACK
+    assert len(started(sleepy)) == 2, "it was woken"
