@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from . import history
 from .cards import Refusal
@@ -20,44 +22,80 @@ WARM_S = 1.0
 def dark_parts(state: State, rollout: Rollout) -> Mapping[str, float]:
     """Seconds in which nothing served, by what they went into; empty when it was never dark.
 
-    ``drain``: streams in flight ended · ``stop``: the old processes ended · ``memory``: their cards' memory came back ·
-    ``sleep``, in place of the two: the old engines slept and their memory was back · ``start``: from the first process
-    of the release that came to its last instance that generated · ``wake``, in its place: a sleeper came back ·
-    ``gates`` · ``rest``: everything else, which is decisions, probes and the switch, or the way back when the rollout
-    did not succeed. The parts add up to ``dark_s``; without a sleeper there is no ``sleep`` and no ``wake``.
+    ``drain``: streams in flight ended · ``sleep``: old engines slept and their memory was back · ``stop``: old
+    processes ended · ``memory``: their cards' memory came back · ``wake``: a sleeper came back · ``start``: instances
+    of the release loaded until they generated, or failed · ``gates`` · ``rest``: everything else, which is decisions,
+    probes and the switch, or the way back when the rollout did not succeed.
+
+    Each second counts once, for the first of these that it was spent on by anybody: one who drains is waited for, and
+    who sleeps beside it is not. So the parts add up to ``dark_s``. Without a sleeper there is no ``sleep`` and no
+    ``wake``.
     """
     dark_s = rollout.times.get("dark_s")
     if dark_s is None:
         return {}
-    naps = [(a, nap) for a in state.attempts.values() for nap in a.naps if nap.for_rollout == rollout.id]
-    woken = [nap for a in state.attempts.values() for nap in a.naps if nap.woken_for == rollout.id]
-    slept = {a.id for a, nap in naps if nap.asleep_at_s is not None}
-    left = [a for a in state.attempts.values() if a.gave_way_to == rollout.id and a.id not in slept]
-    dozed = {a.id for a, _ in naps}  # … and was stopped after all
-    drained = [a for a in left if a.id not in dozed]
-    came = [a for a in state.attempts.values() if a.rollout == rollout.id and a.ready_at_s is not None]
-    parts = {
-        "drain": _between(
-            [*(a.retired_at_s for a in drained), *(nap.retired_at_s for _, nap in naps)],
-            [*(a.stopping_at_s for a in drained), *(nap.asked_at_s for _, nap in naps)],
-        ),
-        "sleep": _between((nap.asked_at_s for _, nap in naps), (nap.asleep_at_s or a.stopping_at_s for a, nap in naps)),
-        "stop": _between((a.stopping_at_s for a in left), (a.gone_at_s for a in left)),
-        "memory": _between((a.gone_at_s for a in left), (a.stopped_at_s for a in left)),
-        "start": _between((a.started_at_s for a in came), (a.ready_at_s for a in came)),
-        "wake": _between((nap.woken_at_s for nap in woken), (nap.ready_at_s for nap in woken)),
-        "gates": rollout.times.get(Phase.GATING.value, 0.0),
-    }
-    for name, happened in (("sleep", naps), ("wake", woken)):
-        if not happened:
+    spans = _spans(state, rollout)
+    parts = _each_second_once(spans, *_window(state, rollout, dark_s))
+    gates_s = rollout.times.get(Phase.GATING.value, 0.0)  # when they began is not kept; nobody loads meanwhile
+    parts["gates"] = min(gates_s, max(0.0, dark_s - sum(parts.values())))
+    for name in ("sleep", "wake"):
+        if not spans[name]:
             del parts[name]
     rest_s = max(0.0, dark_s - sum(parts.values()))
     return {**{name: round(value, 3) for name, value in parts.items()}, "rest": round(rest_s, 3)}
 
 
-def _between(begins: Iterable[float | None], ends: Iterable[float | None]) -> float:
-    began, ended = [b for b in begins if b is not None], [e for e in ends if e is not None]
-    return max(0.0, max(ended) - min(began)) if began and ended else 0.0
+_Spans = list[tuple[float, float]]
+
+
+def _spans(state: State, rollout: Rollout) -> dict[str, _Spans]:
+    """When which part happened, on the clock of the box; what has no end yet goes on."""
+    everybody = state.attempts.values()
+    naps = [(a, nap) for a in everybody for nap in a.naps if nap.for_rollout == rollout.id]
+    woken = [(a, nap) for a in everybody for nap in a.naps if nap.woken_for == rollout.id]
+    slept = {a.id for a, nap in naps if nap.asleep_at_s is not None}
+    left = [a for a in everybody if a.gave_way_to == rollout.id and a.id not in slept]
+    dozed = {a.id for a, _ in naps}  # … and was stopped after all
+    drained = [a for a in left if a.id not in dozed]
+    came = {rollout.id, rollout.target.rollout if rollout.target else rollout.id}
+    return {
+        "drain": [
+            *_ended((a.retired_at_s, a.stopping_at_s) for a in drained),
+            *_ended((nap.retired_at_s, nap.asked_at_s) for _, nap in naps),
+        ],
+        "sleep": _ended((nap.asked_at_s, nap.asleep_at_s or a.stopping_at_s) for a, nap in naps),
+        "stop": _ended((a.stopping_at_s, a.gone_at_s) for a in left),
+        "memory": _ended((a.gone_at_s, a.stopped_at_s) for a in left),
+        "wake": _ended((nap.woken_at_s, nap.ready_at_s or a.stopping_at_s) for a, nap in woken),
+        "start": _ended(
+            (a.started_at_s, a.ready_at_s or a.retired_at_s or a.stopping_at_s) for a in everybody if a.rollout in came
+        ),
+    }
+
+
+def _ended(spans: Iterable[tuple[float | None, float | None]]) -> _Spans:
+    return [(began, math.inf if ended is None else ended) for began, ended in spans if began is not None]
+
+
+def _window(state: State, rollout: Rollout, dark_s: float) -> tuple[float, float]:
+    """When it was dark: from the moment when the last who served had to leave."""
+    fronted = [a for a in state.attempts.values() if a.slot is not None and a.ready_at_s is not None]
+    naps = {a.id: nap.retired_at_s for a in fronted for nap in a.naps if nap.for_rollout == rollout.id}
+    # Who was to sleep and could not is retired twice: the first time counts.
+    left = {a.id: a.retired_at_s for a in fronted if a.gave_way_to == rollout.id and a.retired_at_s is not None}
+    began_s = max((left | naps).values(), default=0.0)
+    return began_s, began_s + dark_s
+
+
+def _each_second_once(spans: Mapping[str, _Spans], begin: float, end: float) -> dict[str, float]:
+    """Between two moments: the seconds of every part that no part before it has."""
+    moments = {min(max(moment, begin), end) for part in spans.values() for span in part for moment in span}
+    parts = dict.fromkeys(spans, 0.0)
+    for since, until in pairwise(sorted(moments)):
+        name = next((n for n, part in spans.items() if any(b <= since and until <= e for b, e in part)), None)
+        if name is not None:
+            parts[name] += until - since
+    return parts
 
 
 @dataclass(frozen=True, slots=True)

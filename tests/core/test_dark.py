@@ -8,11 +8,17 @@ from fake_world import Box
 from controller.core.dark import dark_parts, way_home
 from controller.core.plan import hold_warning, live_already, make_plan
 from controller.core.records import Options, Phase
+from controller.core.seen import Life
 
 
 def home(box: Box) -> tuple[str, bool]:
     way = way_home(box.state, box.world.observe(box.state).gpus)
     return way.how, way.dark
+
+
+def die(box: Box, attempt: str) -> None:
+    process = box.world.processes[attempt]
+    process.life, process.sentence = Life.EXITED, "exit code 1"
 
 
 def test_the_dark_time_is_told_in_parts_that_add_up(box, release):
@@ -26,6 +32,49 @@ def test_the_dark_time_is_told_in_parts_that_add_up(box, release):
     assert parts["stop"] >= 3.0
     assert parts["start"] >= box.world.start_s
     assert parts["rest"] <= 2.0
+
+
+def test_a_second_in_which_one_drains_and_another_stops_counts_once(box, release):
+    box.finish(box.propose(release("one", gpus=2, instances=2)))
+    box.world.stop_s = 3.0
+    slot = next(a.slot for a in box.state.seat_attempts(box.state.live))
+    box.world.in_flight[slot] = 1
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    box.settle_for(6.0)
+    del box.world.in_flight[slot]
+    assert box.finish(rollout) is Phase.PROMOTED
+    record = box.state.rollouts[rollout]
+    parts = dark_parts(box.state, record)
+    assert sum(parts.values()) == pytest.approx(record.times["dark_s"], abs=0.01)
+    assert parts["drain"] >= 5.0, "the second instance has long stopped when the first may"
+    assert 3.0 <= parts["stop"] < 5.0
+    assert parts["start"] == pytest.approx(box.world.start_s, abs=1.0)
+
+
+def test_a_candidate_that_dies_in_the_dark_has_loaded(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    box.world.start_s = 1e9
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    box.run(lambda: "two-a-2" in box.world.processes)
+    box.settle_for(7.0)
+    box.world.start_s = 5.0
+    die(box, "two-a-2")
+    assert box.finish(rollout) is Phase.FAILED
+    box.run(lambda: "dark_s" in box.state.rollouts[rollout].times)
+    record = box.state.rollouts[rollout]
+    parts = dark_parts(box.state, record)
+    assert 6.0 <= parts["start"] <= 9.0
+    assert sum(parts.values()) == pytest.approx(record.times["dark_s"], abs=0.01)
+
+
+def test_what_starts_again_after_the_dark_is_none_of_it(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    box.finish(rollout)
+    before = dark_parts(box.state, box.state.rollouts[rollout])
+    die(box, "two-a-2")
+    box.run(lambda: len(box.world.processes) > 2 and box.state.is_served())
+    assert dark_parts(box.state, box.state.rollouts[rollout]) == before
 
 
 def test_the_dark_ends_when_somebody_else_serves(box, release):
