@@ -258,7 +258,8 @@ def _asking(app: FastAPI, windows: Windows) -> None:
 
     @app.post("/v1/rollback", status_code=202)
     def rollback(request: Request, key: Key = None) -> dict[str, Any]:
-        return answer(desk.rollback(_person(request), key))
+        filed = desk.rollback(_person(request), key)
+        return {**answer(filed.rollout, filed.sentence), "notes": list(filed.notes)}
 
     @app.post("/v1/restart", status_code=202)
     def restart(request: Request, key: Key = None) -> dict[str, Any]:

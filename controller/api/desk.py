@@ -15,6 +15,7 @@ from launch.topology import Topology
 from ..catalogue import Catalogue, health_only, parsed_profile, pinned_profile
 from ..core import actions as act
 from ..core.cards import Refusal, oldest_capability
+from ..core.dark import way_home
 from ..core.desired import SWITCHED
 from ..core.plan import ANY, Plan, live_already, make_plan
 from ..core.policy import Policy
@@ -100,8 +101,10 @@ class Desk:
         notes = self._preflight(release, options)
         return replace(plan, notes=(*plan.notes, *notes)).as_json()
 
-    def rollback(self, person: Person, key: str | None) -> Rollout:
+    def rollback(self, person: Person, key: str | None) -> Filed:
+        """File the way back. Its notes say what is aborted for it, and what it takes."""
         require(person, "propose", "roll back")
+        before = self.journal.state
 
         def make(state: State) -> tuple[act.Record, str]:
             active = state.active
@@ -115,7 +118,18 @@ class Desk:
             action = act.Propose(Kind.ROLLBACK, release, person.name, Options(), (), state.previous)
             return action, f"{person.name} wants {release.id} back"
 
-        return self._file(person, "rollback", key, make)
+        return Filed(self._file(person, "rollback", key, make), "", self._price(before))
+
+    def _price(self, state: State) -> tuple[str, ...]:
+        """What was only being tried goes first, and then live itself goes back: that is more than an abort."""
+        active = state.active
+        if state.previous is None or (active is not None and active.phase in SWITCHED):
+            return ()
+        tried = "" if active is None else f"{active.id} ({active.release}) had not switched and is aborted for it; "
+        serves = state.live.release if state.live else "nothing"
+        return (
+            f"{tried}{serves} is live and {state.previous.release} comes back: {way_home(state, self.gpus()).sentence}",
+        )
 
     def restart(self, person: Person, key: str | None) -> Rollout:
         require(person, "approve", "restart live")

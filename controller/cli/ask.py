@@ -115,19 +115,21 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
     }
     client = session.client()
     answer = client.post("/v1/rollouts", body)
-    for said in () if as_json else answer["notes"]:
-        sys.stderr.write(f"{said}\n")
+    _noted(answer, as_json=as_json)
     _filed(session, client, answer, wait=wait, timeout_s=timeout)
 
 
 def rollback(ctx: typer.Context, wait: Wait = False, timeout: Timeout = None, as_json: Json = False) -> None:
     """Go back to the previous release.
 
-    At once where it is still warm, else it is started again first. During a bake: end the bake, and back.
+    At once where it is still warm, else it is started again first. During a bake: end the bake, and back. Before a
+    switch what is being tried is aborted and live itself goes back; `cutover abort` ends only what is being tried.
     """
     session = session_of(ctx, as_json=as_json)
     client = session.client()
-    _filed(session, client, client.post("/v1/rollback"), wait=wait, timeout_s=timeout, back=True)
+    answer = client.post("/v1/rollback")
+    _noted(answer, as_json=as_json)
+    _filed(session, client, answer, wait=wait, timeout_s=timeout, back=True)
 
 
 def restart(ctx: typer.Context, wait: Wait = False, timeout: Timeout = None, as_json: Json = False) -> None:
@@ -233,6 +235,11 @@ def _profile(name: str | None) -> str | None:
     if name is None or ("/" not in name and not name.endswith((".yaml", ".yml"))):
         return name
     return str(Path(name).expanduser().absolute())
+
+
+def _noted(answer: dict[str, Any], *, as_json: bool) -> None:
+    for said in () if as_json else answer["notes"]:
+        sys.stderr.write(f"{said}\n")
 
 
 def _filed(

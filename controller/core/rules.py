@@ -99,7 +99,9 @@ def honour_abort(state: State, seen: Seen, policy: Policy) -> Decision | None:  
             continue
         if rollout.phase is Phase.ROLLING_BACK and rollout.kind is not Kind.ROLLBACK:
             continue  # it is on the way back already
-        return move(rollout, Event.ABORTED, f"aborted by {rollout.abort_by}")
+        back = next((r for r in state.queue if r.kind is Kind.ROLLBACK and r.asked_by == rollout.abort_by), None)
+        for_it = f", who wants {back.release} back" if back is not None and back is not rollout else ""
+        return move(rollout, Event.ABORTED, f"aborted by {rollout.abort_by}{for_it}")
     active = state.active
     wanted = next((r for r in state.queue if r.kind is Kind.ROLLBACK), None)
     if wanted is not None and active is not None and active.phase is not Phase.ROLLING_BACK:

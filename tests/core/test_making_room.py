@@ -381,3 +381,11 @@ def test_a_router_that_is_kept_does_not_wait_for_engines_that_nobody_starts_agai
     box.world.processes[loads.id].life = Life.EXITED
     box.settle()
     assert not [a for a in box.state.attempts.values() if a.state is AttemptState.PLANNED]
+
+
+def test_a_rollback_while_something_is_only_tried_says_whose_wish_ended_it(halves, release):
+    halves.finish(halves.propose(release("two", gpus=2, instances=2)))
+    tried = halves.propose(release("three", gpus=2, instances=2))
+    halves.run(lambda: halves.phase(tried) is Phase.STARTING)
+    halves.finish(halves.rollback())
+    assert halves.state.rollouts[tried].why == "aborted by tester, who wants one@00000000 back"

@@ -45,7 +45,9 @@ def test_a_swap_loses_no_request_and_going_back_wakes_or_starts_again(stage, mak
     one_sleeps = attempt_of(stage, "previous")
     assert one_sleeps["state"] == "asleep"
     assert stage.get("/v1/status")["way_home"]["how"] == "asleep"
-    back = stage.finish(stage.post("/v1/rollback")["rollout"]["id"])
+    asked = stage.post("/v1/rollback")
+    assert [note for note in asked["notes"] if "comes back: it " in note], asked["notes"]
+    back = stage.finish(asked["rollout"]["id"])
     assert back["phase"] == "rolled_back", back["why"]
     judge(load.stop())
     assert {**one_sleeps, "state": "ready"} == attempt_of(stage, "live")
