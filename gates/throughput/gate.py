@@ -13,7 +13,7 @@ from gates.strict import read_model
 from gates.throughput.bench import Measured, ProbeFailedError, Progress, Subject, measure
 from gates.throughput.book import Book, elsewhere, open_book, unlike
 from gates.throughput.cells import UNMEASURABLE, CellRun
-from gates.throughput.decide.floors import ClientError, Limit, judge_limit
+from gates.throughput.decide.floors import ClientError, judge_limit
 from gates.throughput.decide.noninferiority import decide
 from gates.throughput.decide.rule import Rule
 from gates.throughput.decide.spread import Spread
@@ -21,10 +21,10 @@ from gates.throughput.device_side import open_devices
 from gates.throughput.explain import cliff, step_time
 from gates.throughput.explain.memory_bound import with_shares
 from gates.throughput.explain.waves import Request, find_waves
-from gates.throughput.ladder import resolved
+from gates.throughput.limits import judge_limits_on_nothing, limits_on
 from gates.throughput.plain import plain_run, read_run
-from gates.throughput.records import AGGREGATE, DECODE, TTFT, Cell, Run
-from gates.throughput.settings import Rung, ThroughputSettings
+from gates.throughput.records import AGGREGATE, DECODE, Cell, Run
+from gates.throughput.settings import ThroughputSettings
 from gates.trial import DeadlineError
 from gates.wire import parse_location
 
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from gates.contract import Verdict
     from gates.trial import Trial
 
-_LIMITS: Final = (
-    ("min_decode_tok_per_s", DECODE, "decode_floor"),
-    ("min_aggregate_tok_per_s", AGGREGATE, "aggregate_floor"),
-    ("max_ttft_s", TTFT, "ttft_ceiling"),
-)
 _FOR_GOOD: Final[Mapping[str, Any]] = {"again": False}
 """Of what stays unknown however often it is asked: the word of the gate contract."""
 _WHOLE: Final = "every request ends with a finish_reason, usage, [DONE] and as many tokens as were asked for"
@@ -109,7 +104,7 @@ def judge(
     for seen, cell in zip(measured.cells, measured.run.cells, strict=True):
         _judge_cell(trial, settings, seen, cell, measured.run)
         _judge_waves(trial, seen)
-    _judge_limits_on_nothing(trial, settings, measured.run)
+    judge_limits_on_nothing(trial, settings, measured.run)
     if book.problem is not None:
         trial.check("ledger", VerdictKind.PASS, book.problem, warn=True)
     _judge_ladders(trial, settings, measured.run)
@@ -245,7 +240,7 @@ def _judge_cell(trial: Trial, settings: ThroughputSettings, seen: CellRun, cell:
         warn=seen.watch.missing > 0,
     )
     client = ClientError(seen.client_error, seen.cost.lag_p99_s)
-    for limit, check_id in _limits(settings, cell, run_):
+    for limit, check_id in limits_on(settings, cell, run_):
         decision = judge_limit(cell, limit, client)
         trial.check(f"{name}.{check_id}", decision.verdict, decision.sentence)
 
@@ -257,45 +252,6 @@ def _odd_counts(seen: CellRun) -> str:
     if seen.watch.beyond:
         return f"; the engine finished {seen.watch.beyond:.0f} more, of hardly any tokens: somebody's health probes"
     return ""
-
-
-def _limits(settings: ThroughputSettings, cell: Cell, run_: Run) -> list[tuple[Limit, str]]:
-    """The floors and ceilings of the rungs that are this cell."""
-    limits = []
-    for rung in settings.ladder:
-        if not _is(rung, cell, run_):
-            continue
-        for setting, metric, check_id in _LIMITS:
-            value = getattr(rung, setting)
-            if value is not None:
-                limits.append((Limit(metric, cell.key.concurrency, value, cell.key.workload), check_id))
-    return limits
-
-
-def _judge_limits_on_nothing(trial: Trial, settings: ThroughputSettings, run_: Run) -> None:
-    """A floor or ceiling whose rung no workload has was kept by nobody: it blocks, and says what was measured."""
-    measured = ", ".join(str(cell.key) for cell in run_.cells if cell.requests) or "nothing"
-    for rung in settings.ladder:
-        if any(_is(rung, cell, run_) for cell in run_.cells):
-            continue
-        named = f"c{rung.concurrency}" if isinstance(rung.concurrency, int) else rung.concurrency
-        known = isinstance(rung.concurrency, int) or run_.engine.get("limit")
-        why = "is a rung of no workload" if known else "is not known: nobody says the engine's limit, give it"
-        for setting, _metric, check_id in _LIMITS:
-            value = getattr(rung, setting)
-            if value is not None:
-                trial.check(
-                    f"{rung.workload or 'ladder'}.{named}.{check_id}",
-                    VerdictKind.INCONCLUSIVE,
-                    f"{setting} {value:g}: {named} {why}, so it was not measured; measured: {measured}",
-                    rule="every limit of the ladder is held against a measurement",
-                    measurements=_FOR_GOOD,
-                )
-
-
-def _is(rung: Rung, cell: Cell, run_: Run) -> bool:
-    here, _ = resolved([rung.concurrency], run_.engine.get("limit"))
-    return cell.key.concurrency in here and rung.workload in (None, cell.key.workload)
 
 
 # --- all of it --------------------------------------------------------------------------------------------------------

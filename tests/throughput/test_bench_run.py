@@ -114,6 +114,22 @@ def test_a_prompt_that_the_engine_finds_too_long_costs_its_own_cells_alone(
     assert sum(len(request) > 12_000 for request in server.requests) == 1
 
 
+def test_a_warm_up_that_the_deadline_ends_is_not_held_against_the_engine(
+    raw_server: Callable[[Script], RawServer],
+) -> None:
+    usage = chunk(usage={"prompt_tokens": 60, "completion_tokens": 8}) + DONE
+    good = answer("200 OK", "text/event-stream", FIRST + chunk({"content": "ab"}) + chunk({}, "length") + usage)
+
+    def script(connection: Any, request: bytes) -> None:
+        if b'"max_tokens":16' in request.replace(b": ", b":"):
+            time.sleep(10)  # the short rounds of a warm-up, beyond the end of the run
+        connection.sendall(good)
+
+    measured = bench(raw_server(script).url, deadline_s=3.0)
+    assert "chat c2: the time was up while it warmed up; a longer --deadline measures it" in measured.notes
+    assert not any("failed while warming up" in note for note in measured.notes)
+
+
 def test_the_same_prompt_and_a_warm_one_are_cells_of_their_own() -> None:
     long = CHAT | {"prompt_tokens": 400}
     with hosted(*QUICK, "--cache-report") as engine:
