@@ -227,10 +227,10 @@ def _tell(session: Session, benched: Benched, *, plot: bool, evidence_kept: bool
 
     from gates.throughput.views import drawn_plot, drawn_run
 
-    from .terminal import clean, show
+    from .terminal import clean, console, show
 
     if benched.run is not None:
-        show(drawn_run(benched.run, benched.notes))
+        show(drawn_run(benched.run, benched.notes, width=console().width))
         if plot:
             show(drawn_plot(benched.run))
     # Cells that are no measurement stand under the table already.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rich.table import Table
 from rich.text import Text
 
+from gates.ledger.fitted import PIPED_WIDTH, Heading, Line, fitted, numbers
 from gates.report_terminal import printable
 from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Cell, Run
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import RenderableType
 
 _BAR_CELLS: Final = 40
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -32,13 +31,12 @@ _FIRST_OUT: Final = (
     "requests", "worst",
 )  # fmt: skip
 """What a narrow terminal does without, the first one first."""
-_PADDING: Final = 2
 
 
-def drawn_run(run: Run, notes: Sequence[str] = ()) -> Iterator[RenderableType]:
-    """The run as a table, with a line below it for everything that is no measurement."""
+def drawn_run(run: Run, notes: Sequence[str] = (), *, width: int = PIPED_WIDTH) -> Iterator[RenderableType]:
+    """The run as a table, with a line below it for everything that is no measurement. `width`: of the terminal."""
     yield Text(printable(about(run)), style="bold")
-    yield _Fitting([cell for cell in run.cells if cell.requests])
+    yield from _table([cell for cell in run.cells if cell.requests], width)
     for sentence in waits(run):
         yield Text(printable(sentence))
     for sentence in problems(run):
@@ -50,29 +48,13 @@ def drawn_run(run: Run, notes: Sequence[str] = ()) -> Iterator[RenderableType]:
         yield Text(printable(note), style="dim")
 
 
-@dataclass(frozen=True)
-class _Fitting:
-    """The table with as many columns as the terminal has room for: half a number is worse than none."""
-
-    cells: Sequence[Cell]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = [row(cell) for cell in self.cells]
-        widths = [max(map(len, column)) + _PADDING for column in zip(HEADINGS, *rows, strict=True)]
-        kept, left_out = list(range(len(HEADINGS))), []
-        for heading in _FIRST_OUT:
-            if sum(widths[number] for number in kept) <= options.max_width:
-                break
-            kept.remove(HEADINGS.index(heading))
-            left_out.append(heading)
-        table = Table(box=None, header_style="dim", padding=(0, _PADDING, 0, 0))
-        for number in kept:
-            table.add_column(HEADINGS[number], justify="left" if not number else "right", no_wrap=True)
-        for cell, values in zip(self.cells, rows, strict=True):
-            table.add_row(*(Text(values[number], style=_style(cell)) for number in kept))
-        yield table
-        if left_out:
-            yield Text(f"no room here for {', '.join(left_out)}: a wider terminal, --html and --json have them", "dim")
+def _table(cells: Sequence[Cell], width: int) -> Iterator[Text]:
+    """With as many columns as the terminal has room for: half a number is worse than none."""
+    headings = [Heading(text, left=not number) for number, text in enumerate(HEADINGS)]
+    lines = [Line(row(cell), _style(cell)) for cell in cells]
+    first_out = numbers(headings, _FIRST_OUT)
+    elsewhere = "a wider terminal, --html and --json have them"
+    yield from fitted(headings, lines, width=width, first_out=first_out, gap=2, elsewhere=elsewhere)
 
 
 def problems(run: Run) -> list[str]:

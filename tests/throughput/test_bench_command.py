@@ -205,13 +205,13 @@ def test_the_cards_that_somebody_knows_go_before_those_that_are_seen(profile: An
     assert benched.hardware["host"]
 
 
-@pytest.mark.parametrize(("width", "missing"), [(80, "stalls, longest, tok/chunk, p99"), (200, "")])
+@pytest.mark.parametrize(("width", "missing"), [(30, "requests"), (80, "stalls, longest, tok/chunk, p99"), (200, "")])
 def test_numbers_are_whole_on_a_narrow_terminal(width: int, missing: str) -> None:
     rounds = {DECODE: [1234.5], AGGREGATE: [98765.0], TTFT: [0.123], GAP: [0.0123]}
     cell = Cell(CellKey("technical", 128), 256, rounds, {"longest_stall_s": Figure(0.0456, 9)})
     told = io.StringIO()
     console = Console(file=told, width=width)
-    for part in drawn_run(Run("2026-11-20T02:00:00Z", 60.0, "emu", {"technical": {}}, [cell])):
+    for part in drawn_run(Run("2026-11-20T02:00:00Z", 60.0, "emu", {"technical": {}}, [cell]), width=width):
         console.print(part, soft_wrap=isinstance(part, Text))
     line = next(line for line in told.getvalue().splitlines() if line.startswith("technical"))
     assert {"technical", "128", "123.0", "1234", "98765"} <= set(line.split())
