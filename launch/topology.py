@@ -73,8 +73,8 @@ class Instance(_Strict):
 
     @property
     def gpu_names(self) -> tuple[str, ...] | None:
-        """The explicit indices or UUIDs as text; None when only the count is given."""
-        return None if isinstance(self.gpus, int) else tuple(str(gpu) for gpu in self.gpus)
+        """The explicit indices or UUIDs as text, ``gpu-0`` as index 0; None when only the count is given."""
+        return None if isinstance(self.gpus, int) else tuple(str(gpu).removeprefix("gpu-") for gpu in self.gpus)
 
 
 class Router(_Strict):

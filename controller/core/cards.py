@@ -85,6 +85,25 @@ def without_holder(state: State, inventory: tuple[Gpu, ...], leaving: Collection
     return tuple(gpu for gpu in usable(state, inventory) if gpu.id not in held)
 
 
+def unknown_cards(release: Release, inventory: tuple[Gpu, ...]) -> Refusal | None:
+    """The first card that the release names and that this box does not have: no card that is freed helps it."""
+    known = {name for gpu in inventory for name in (gpu.id, str(gpu.index))}
+    for instance in release.instances:
+        for name in instance.gpus or ():
+            if name not in known:
+                return _no_such_card(instance, name, inventory)
+    return None
+
+
+def _no_such_card(instance: Instance, name: str, inventory: tuple[Gpu, ...]) -> Refusal:
+    has = ", ".join(str(gpu.index) for gpu in inventory)
+    cards = f"{'GPU' if len(inventory) == 1 else 'GPUs'} {has}" if has else "no GPU"
+    return Refusal(
+        f"instance {instance.name} wants GPU {name}, which does not exist: this box has {cards}",
+        f"name those that exist at instances.{instance.name}.gpus in the topology, or only how many it takes",
+    )
+
+
 def place(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple[Gpu, ...]) -> Places | Refusal:
     """Cards for every instance: explicit ones as asked, then counts from what is left, close together, by index."""
     instances = tuple(instances)
@@ -95,10 +114,7 @@ def place(instances: Iterable[Instance], free: tuple[Gpu, ...], inventory: tuple
         wanted = instance.gpus or ()
         for name in wanted:
             if name not in names:
-                known = ", ".join(str(gpu.index) for gpu in inventory)
-                return Refusal(
-                    f"instance {instance.name} wants GPU {name}, which does not exist", f"this box has {known}"
-                )
+                return _no_such_card(instance, name, inventory)
             if names[name].id not in left:
                 return Refusal(f"instance {instance.name} wants GPU {name}, which is not free", "see `cutover status`")
             del left[names[name].id]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from . import history
-from .cards import Refusal, holders, no_places
+from .cards import Refusal, holders, no_places, unknown_cards
 from .policy import Policy
 from .records import Options, Release, State
 from .room import CHEAPEST_FIRST, Room, Strategy, find_room
@@ -69,6 +69,8 @@ def make_plan(
     would be lost, or when only a strategy fits that was not asked for: the refusal names it and its price.
     """
     options = options or Options()
+    if refusal := unknown_cards(release, inventory):
+        return refusal
     needed = sum(len(i.gpus) if i.gpus is not None else i.gpu_count for i in release.instances)
     if needed > len(inventory):
         return Refusal(f"{release.id} needs {needed} GPUs and this box has {len(inventory)}", "propose a smaller one")
@@ -106,6 +108,13 @@ def _names_refusal(state: State, release: Release, *, force: bool) -> Refusal | 
     )
 
 
+_AS_VERB = {
+    Strategy.BLUE_GREEN: "start beside live",
+    Strategy.ROLLING: "roll, instance by instance",
+    Strategy.SWAP: "swap, in the place of live",
+}
+
+
 def _no_room(
     state: State, release: Release, inventory: tuple[Gpu, ...], refusal: Refusal, tried: Collection[str]
 ) -> Refusal:
@@ -114,7 +123,7 @@ def _no_room(
     live = {a.id for a in state.seat_attempts(state.live)}
     used = [str(gpu.index) for gpu in inventory if gpu.id in held and held[gpu.id].id in live]
     if used:
-        reasons.append(f"GPU {', '.join(used)} serve users")
+        reasons.append(f"GPU {', '.join(used)} {'serves' if len(used) == 1 else 'serve'} users")
     reasons += [f"GPU {gpu.index}: {text}" for gpu in inventory for text in gpu.foreign]
     distrusted = [gpu for gpu in inventory if not gpu.trusted]
     reasons += [f"GPU {gpu.index} cannot be used: {gpu.why or 'NVML cannot tell'}" for gpu in distrusted]
@@ -127,7 +136,7 @@ def _no_room(
     dark = (
         "nothing serves until it is proved" if others.strategy is Strategy.SWAP else "capacity sinks, never to nothing"
     )
-    return Refusal(why, f"it fits as a {others.strategy} ({dark}): propose with --strategy {others.strategy}")
+    return Refusal(why, f"it could {_AS_VERB[others.strategy]} ({dark}): propose with --strategy {others.strategy}")
 
 
 def _plan(
@@ -232,7 +241,8 @@ def _steps(state: State, release: Release, room: Room, policy: Policy) -> Iterat
             f"{_leave(state, leaving, policy)}"
         )
     elif leaving:
-        yield f"drain and {_leave(state, leaving, policy)}; {', '.join(room.later)} keeps serving"
+        keeps = "keeps" if len(room.later) == 1 else "keep"
+        yield f"drain and {_leave(state, leaving, policy)}; {', '.join(room.later)} {keeps} serving"
     yield from _starts(release, room, room.first)
     yield "prove it through the preview address"
     if room.strategy is Strategy.ROLLING:

@@ -65,7 +65,8 @@ def preflight(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Dec
     if wanted is not None and wanted != plan.digest:
         return move(rollout, Event.REFUSED, f"the world has changed: the plan is {plan.digest} now, not {wanted}")
     cards = ", ".join(gpu for gpus in plan.gpu_map.values() for gpu in gpus) or "no cards"
-    why = f"{plan.strategy} on {cards}" + (f"; {', '.join(plan.gives_way)} gives way" if plan.gives_way else "")
+    gives = "gives" if len(plan.gives_way) == 1 else "give"
+    why = f"{plan.strategy} on {cards}" + (f"; {', '.join(plan.gives_way)} {gives} way" if plan.gives_way else "")
     return Decision(act.AdoptPlan(rollout.id, plan.as_json(), plan.gpu_map, baseline(state, seen, policy)), why)
 
 
@@ -130,9 +131,10 @@ def starting(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Deci
     since_s = max(a.ready_at_s or 0.0 for a in state.seat_attempts(rollout.seat))
     if is_fresh(seen.probes.get("preview"), seen, policy.probe_fresh_s, since_s):
         took_s = seen.now.boot_s - rollout.phase_since_s
-        return move(
-            rollout, Event.READY, f"every instance generates, also through the preview address ({took_s:.1f} s)"
-        )
+        begun, every = state.begun(rollout.seat), state.releases[rollout.release].instances
+        verb = "generates" if len(begun) == 1 else "generate"
+        who = "every instance generates" if len(begun) == len(every) else f"{', '.join(begun)} {verb}"
+        return move(rollout, Event.READY, f"{who}, also through the preview address ({took_s:.1f} s)")
     return None
 
 

@@ -8,6 +8,8 @@ import pytest
 from fake_world import make_release
 
 from controller.core.cards import is_back, oldest_capability, place, shows
+from controller.core.plan import make_plan
+from controller.core.policy import Policy
 from controller.core.records import Closed, State
 from controller.core.seen import Gpu
 
@@ -66,6 +68,14 @@ def test_a_card_that_does_not_tell_its_capability_says_nothing():
     assert oldest((Gpu("gpu-0", 0), Gpu("gpu-1", 1))) is None
     assert oldest((Gpu("gpu-0", 0), Gpu("gpu-1", 1, compute_capability=(9, 0))), gpus=("0",)) is None
     assert oldest(()) is None
+
+
+def test_a_card_that_does_not_exist_is_told_with_those_that_do_and_where_to_write_it():
+    release = make_release("one", gpus=1)
+    named = replace(release, instances=(replace(release.instances[0], gpus=("6",)),))
+    refusal = make_plan(State(), named, (Gpu("gpu-0", 0), Gpu("gpu-1", 1)), Policy())
+    assert refusal.why == "instance a wants GPU 6, which does not exist: this box has GPUs 0, 1"
+    assert "instances.a.gpus" in refusal.remedy
 
 
 def used(memory_used_mib: int, **told) -> Gpu:

@@ -30,7 +30,7 @@ def test_words_keep_the_spelling_they_were_written_in(changed):
 
 
 def test_explicit_gpus_are_indices_and_uuids(changed):
-    topology = changed(("{a: {gpus: 2}, b: {gpus: 2}}", "{a: {gpus: [2, 0]}, b: {gpus: [GPU-5a1b, MIG-7/1/0]}}"))
+    topology = changed(("{a: {gpus: 2}, b: {gpus: 2}}", "{a: {gpus: [2, gpu-0]}, b: {gpus: [GPU-5a1b, MIG-7/1/0]}}"))
     assert topology.instances["a"].gpu_names == ("2", "0")
     assert topology.instances["b"].gpu_names == ("GPU-5a1b", "MIG-7/1/0")
 
