@@ -23,7 +23,7 @@ def status(state: State, seen: Seen | None, config: Config, why: str, alarms: li
         "alarms": alarms,
         "live": seat(state, state.live, seen),
         "previous": seat(state, state.previous, seen),
-        "way_home": asdict(way_home(state, seen.gpus if seen else ())),
+        "way_home": asdict(way_home(state, seen.gpus if seen else (), config.policy)),
         "rollout": rollout(state, active, seen) if active else None,
         "queue": [rollout(state, waiting, seen) for waiting in state.queue],
         "freeze": asdict(state.freeze) if state.freeze else None,

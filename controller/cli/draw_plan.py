@@ -48,7 +48,8 @@ def _cost(plan: Document) -> str:
         else "the release before sleeps, and its wake was never timed here",
         "none": "nothing to go back to",
     }.get(plan["rollback"], str(plan["rollback"]))
-    return f"{_dark(plan)}; {start}; {back}"
+    again = ", DARK meanwhile" if plan.get("rollback_dark") else ""
+    return f"{_dark(plan)}; {start}; {back}{again}"
 
 
 def _dark(plan: Document) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from . import history
 from .cards import Refusal
+from .policy import Policy
 from .records import Phase, Rollout, Seat, State
 from .room import CHEAPEST_FIRST, Strategy, find_room
 from .seats import all_ready
@@ -102,13 +103,16 @@ def _each_second_once(spans: Mapping[str, _Spans], begin: float, end: float) -> 
 class WayHome:
     """What `cutover rollback` would do now. `seconds` is None where this box has not measured it."""
 
-    how: str  # none | running | asleep | starts beside | rolling | swap | impossible
+    how: str  # none | running | asleep | starts | starts beside | rolling | swap | impossible
     seconds: float | None
     dark: bool  # nothing serves in the meantime
     sentence: str
 
 
-def way_home(state: State, inventory: tuple[Gpu, ...]) -> WayHome:
+_DEFAULTS = Policy()
+
+
+def way_home(state: State, inventory: tuple[Gpu, ...], policy: Policy = _DEFAULTS) -> WayHome:
     """The price of a rollback at this moment."""
     target = state.previous
     if target is None:
@@ -116,13 +120,15 @@ def way_home(state: State, inventory: tuple[Gpu, ...]) -> WayHome:
     if all_ready(state, target) and not state.unborn(target):
         return WayHome("running", WARM_S, dark=False, sentence="it still runs: a switch, about a second")
     if sleeps_whole(state, target):
-        return _by_waking(state, target)
+        return _by_waking(state, target, policy)
     release = state.releases[target.release]
-    start_s = history.start_s(state, release.id)
+    start_s = history.start_s(state, release.id, policy)
     took = f"about {start_s:.0f} s" if start_s is not None else "its start was never timed here"
     room, _ = find_room(state, release, inventory, CHEAPEST_FIRST)
     if isinstance(room, Refusal):
         return WayHome("impossible", None, dark=False, sentence=f"it cannot be started now: {room.sentence}")
+    if state.live is None:
+        return WayHome("starts", start_s, dark=True, sentence=f"nothing is live: it starts on free cards ({took})")
     if room.strategy is Strategy.BLUE_GREEN:
         return WayHome("starts beside", start_s, dark=False, sentence=f"it starts beside live ({took}), then a switch")
     if room.strategy is Strategy.ROLLING:
@@ -130,17 +136,26 @@ def way_home(state: State, inventory: tuple[Gpu, ...]) -> WayHome:
             "rolling", start_s, dark=False, sentence=f"instance by instance ({took}); somebody serves all the time"
         )
     leaving = {a.release for a in state.seat_attempts(state.live)}
-    seconds = history.return_s(state, release.id, leaving, asleep=False)
-    return WayHome("swap", seconds, dark=True, sentence=f"live stops for it, requests wait meanwhile ({took})")
+    seconds = history.return_s(state, release.id, leaving, policy, asleep=False)
+    sentence = f"live {_drains(state, leaving, policy)} and stops for it, requests wait meanwhile ({took})"
+    return WayHome("swap", seconds, dark=True, sentence=sentence)
 
 
-def _by_waking(state: State, target: Seat) -> WayHome:
+def _drains(state: State, leaving: Collection[str], policy: Policy) -> str:
+    """``drains (about 4 s)``: streams in flight end before anybody leaves, and that may be the longest part."""
+    measured = [s for name in leaving if (s := history.drain_s(state, name)) is not None]
+    return f"drains (about {max(measured):.0f} s)" if measured else f"drains (up to {policy.swap_drain_s:.0f} s)"
+
+
+def _by_waking(state: State, target: Seat, policy: Policy) -> WayHome:
     wake_s = history.wake_s(state, target.release)
     took = f"about {wake_s:.1f} s" if wake_s is not None else "its wake was never timed here"
     names, dark = who_leaves(state, target)
-    seconds = history.return_s(state, target.release, {state.attempts[name].release for name in names}, asleep=True)
+    leaving = {state.attempts[name].release for name in names}
+    seconds = history.return_s(state, target.release, leaving, policy, asleep=True)
     if not names:
-        return WayHome("asleep", seconds, dark=False, sentence=f"it sleeps, its cards are free: woken ({took})")
+        cards = "its cards are free" if state.live is not None else "nothing is live"
+        return WayHome("asleep", seconds, dark=state.live is None, sentence=f"it sleeps, {cards}: woken ({took})")
     meanwhile = "requests wait meanwhile" if dark else "instance by instance, somebody serves all the time"
-    sentence = f"it sleeps: live makes room and it is woken ({took}), {meanwhile}"
+    sentence = f"it sleeps: live {_drains(state, leaving, policy)}, makes room and it is woken ({took}), {meanwhile}"
     return WayHome("asleep", seconds, dark=dark, sentence=sentence)

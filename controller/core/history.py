@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from .records import Attempt, Nap, Phase, Rollout, State
+from .policy import Policy
+from .records import Nap, Phase, Rollout, State
 
 
-def start_s(state: State, release: str) -> float | None:
-    """From the first process to the last instance ready, as last measured for this release."""
-    by_rollout: dict[str, list[Attempt]] = {}
-    for attempt in state.attempts.values():
-        if attempt.release == release and attempt.ready_at_s is not None and attempt.started_at_s is not None:
-            by_rollout.setdefault(attempt.rollout, []).append(attempt)
-    if not by_rollout:
+def start_s(state: State, release: str, policy: Policy) -> float | None:
+    """How long the release takes to come up: the own last starts of its instances, one after another.
+
+    As many load at a time as the policy lets, with its pause between two; a router comes when they are there. What an
+    instance waited for before its own start (a gate, a drain, its turn) is none of it. One that was never started here
+    counts as the slowest of its role; None where there is none of its role either.
+    """
+    own: dict[str, float] = {}
+    for a in state.attempts.values():
+        if a.release == release and a.ready_at_s is not None and a.started_at_s is not None:
+            own[a.instance] = a.ready_at_s - a.started_at_s
+    return _in_turn(state, release, {name: took_s for name, took_s in own.items() if took_s >= 0}, policy)
+
+
+def _in_turn(state: State, release: str, own: Mapping[str, float], policy: Policy) -> float | None:
+    if not own or release not in state.releases:
         return None
-    last = list(by_rollout.values())[-1]
-    ready_s = max(a.ready_at_s for a in last if a.ready_at_s is not None)
-    return round(ready_s - min(a.started_at_s for a in last if a.started_at_s is not None), 1)
+    instances = state.releases[release].instances
+    total_s = 0.0
+    for role in {i.role for i in instances}:
+        names = [i.name for i in instances if i.role == role]
+        measured = [own[name] for name in names if name in own]
+        if not measured:
+            return None
+        each = [own.get(name, max(measured)) for name in names]
+        at_once = policy.max_concurrent_starts if role != "router" else len(names)
+        total_s += max(*each, sum(each) / at_once) + (policy.settle_s * (len(names) - 1) if role != "router" else 0.0)
+    return round(total_s, 1)
 
 
 def stop_s(state: State, release: str) -> float | None:
@@ -50,8 +68,14 @@ def sleep_s(state: State, release: str) -> float | None:
 
 
 def wake_s(state: State, release: str) -> float | None:
-    """From the wish to a sane answer with the memory in use again: the longest of the release's wakes."""
-    return _longest(nap.wake_s for nap in _naps(state, release) if nap.wake_s is not None)
+    """From the wish to a sane answer with the memory in use again: the longest wakes, one instance after another."""
+    own: dict[str, float] = {}
+    for a in state.attempts.values():
+        for nap in a.naps if a.release == release else ():
+            if nap.wake_s is not None and nap.wake_s >= 0:
+                own[a.instance] = max(nap.wake_s, own.get(a.instance, 0.0))
+    sleepers = [i.name for i in state.releases[release].instances if i.role != "router"] if own else []
+    return round(sum(own.get(name, max(own.values())) for name in sleepers), 1) if own else None
 
 
 def leave_s(state: State, release: str) -> float:
@@ -60,10 +84,16 @@ def leave_s(state: State, release: str) -> float:
     return (stop_s(state, release) or 0.0) if slept_s is None else slept_s
 
 
-def return_s(state: State, target: str, leaving: Collection[str], *, asleep: bool) -> float | None:
-    """The price of going back to `target` over the cards of the releases that leave: their leaving and its coming."""
-    comes_s = wake_s(state, target) if asleep else start_s(state, target)
-    return None if comes_s is None else round(comes_s + max((leave_s(state, name) for name in leaving), default=0.0), 1)
+def return_s(state: State, target: str, leaving: Collection[str], policy: Policy, *, asleep: bool) -> float | None:
+    """The price of going back to `target` over the cards of the releases that leave: drain, leaving, and its coming.
+
+    What never drained here counts as nothing: whoever tells the figure tells how long a drain may take.
+    """
+    comes_s = wake_s(state, target) if asleep else start_s(state, target, policy)
+    if comes_s is None:
+        return None
+    goes_s = max(((drain_s(state, name) or 0.0) + leave_s(state, name) for name in leaving), default=0.0)
+    return round(goes_s + comes_s, 1)
 
 
 def gates_s(state: State, release: str, profile: tuple[object, ...]) -> float | None:

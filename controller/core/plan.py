@@ -34,6 +34,7 @@ class Plan:
     start_s: float | None  # expected, from this box's own history
     why_not: tuple[str, ...] = ()  # a sentence for each cheaper strategy that does not fit
     notes: tuple[str, ...] = ()
+    rollback_dark: bool = False  # nothing serves on the way back either
     hold_s: float = 0.0  # that long a request waits in the dark of a swap; then it gets 503
 
     @property
@@ -143,7 +144,7 @@ def _plan(
     state: State, release: Release, room: Room, why_not: tuple[str, ...], policy: Policy, profile: tuple[object, ...]
 ) -> Plan:
     live = state.live
-    start_s = history.start_s(state, release.id)
+    start_s = history.start_s(state, release.id, policy)
     notes = [f"needs the admin role: {flag}" for flag in release.needs_admin]
     if state.previous is not None and state.previous.release == release.id:
         notes.append(f"{release.id} is the release before live: `cutover rollback` returns to it, without its gates")
@@ -159,6 +160,13 @@ def _plan(
         notes.append(warning)
     warm = live is not None and room.strategy is Strategy.BLUE_GREEN
     asleep = live is not None and not warm and policy.sleep and state.releases[live.release].can_sleep
+    dark_back = dark and _is_dark_back(state, release, room)
+    if dark_back:
+        comes = "wakes" if asleep else "starts"
+        notes.append(
+            f"the way back is dark too: streams in flight end (up to {policy.swap_drain_s:.0f} s), "
+            f"{release.id} makes room, then the release before {comes}"
+        )
     return Plan(
         release=release.id,
         strategy=room.strategy.value,
@@ -173,12 +181,22 @@ def _plan(
         if live is None
         else 1.0
         if warm
-        else history.return_s(state, live.release, (release.id,), asleep=asleep),
+        else history.return_s(state, live.release, (release.id,), policy, asleep=asleep),
         start_s=start_s,
         why_not=why_not,
         notes=tuple(notes),
         hold_s=policy.hold_s,
+        rollback_dark=dark_back,
     )
+
+
+def _is_dark_back(state: State, release: Release, room: Room) -> bool:
+    """Whether the return from a swap leaves nobody serving: no instance of live fits where only some have to leave."""
+    live = state.seat_attempts(state.live)
+    if any(a.slot is None for a in live) or not all(i.fronted for i in release.instances):
+        return True  # what stands behind a router leaves, and comes, as a whole
+    ways = [sum(bool(set(gpus) & set(a.gpus)) for gpus in room.gpu_map.values()) for a in live]
+    return all(way == len(release.instances) for way in ways)
 
 
 def live_already(state: State, release: Release, *, force: bool) -> Refusal | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fake_world import Box
 
+from controller.core import actions as act
+from controller.core import history
 from controller.core.dark import dark_parts, way_home
 from controller.core.plan import hold_warning, live_already, make_plan
 from controller.core.records import Options, Phase
@@ -105,7 +109,61 @@ def test_the_way_home_is_known_at_every_moment(box, release):
     assert home(box) == ("swap", True)
     way = way_home(box.state, box.world.observe(box.state).gpus)
     assert way.seconds == pytest.approx(box.world.start_s + box.world.stop_s, abs=2)
-    assert "live stops for it" in way.sentence
+    assert "live drains (up to 300 s) and stops for it" in way.sentence
+
+
+def test_the_way_home_after_a_stop_starts_beside_nobody(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    box.ask(act.StandDown("tester"))
+    box.settle_for(20)
+    way = way_home(box.state, box.world.observe(box.state).gpus)
+    assert (way.how, way.dark) == ("starts", True)
+    assert "nothing is live" in way.sentence
+
+
+def test_going_back_counts_the_drain_that_this_box_has_measured(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    box.finish(box.propose(release("two", gpus=4), strategy="swap"))
+    slot = next(a.slot for a in box.state.seat_attempts(box.state.live))
+    box.world.in_flight[slot] = 1
+    back = box.rollback()
+    box.settle_for(12.0)
+    del box.world.in_flight[slot]
+    box.finish(back)
+    box.settle_for(60)
+    drained_s = history.drain_s(box.state, "two@00000000")
+    assert drained_s >= 11.0
+    returns_s = history.return_s(box.state, "one@00000000", ("two@00000000",), box.loop.policy, asleep=False)
+    assert returns_s >= drained_s + box.world.start_s
+
+
+def test_a_start_is_the_sum_of_the_instances_own_and_not_what_they_waited_for(box, release):
+    box.finish(box.propose(release("one", gpus=1, instances=2)))
+    at_once, serial = replace(box.loop.policy, max_concurrent_starts=2), box.loop.policy
+    own_s = history.start_s(box.state, "one@00000000", at_once)
+    assert own_s == pytest.approx(box.world.start_s, abs=1.0)
+    assert history.start_s(box.state, "one@00000000", serial) == pytest.approx(2 * own_s, abs=0.2)
+    rests = replace(serial, settle_s=30.0)
+    assert history.start_s(box.state, "one@00000000", rests) == pytest.approx(2 * own_s + 30, abs=0.2)
+    waited = {
+        name: replace(a, started_at_s=a.started_at_s + 500, ready_at_s=a.ready_at_s + 500) if name == "one-b-2" else a
+        for name, a in box.state.attempts.items()
+    }
+    state = replace(box.state, attempts=waited)
+    assert history.start_s(state, "one@00000000", at_once) == own_s
+    assert history.start_s(state, "never@00000000", serial) is None
+
+
+def test_the_way_back_from_a_swap_is_said_to_be_dark(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    gpus = box.world.observe(box.state).gpus
+    swap = make_plan(box.state, release("two", gpus=4), gpus, box.loop.policy, options=Options(strategy="swap"))
+    assert swap.rollback_dark
+    assert any(note.startswith("the way back is dark too") for note in swap.notes)
+    halves = make_plan(
+        box.state, release("two", gpus=2, instances=2), gpus, box.loop.policy, options=Options(strategy="swap")
+    )
+    assert halves.rollback_dark, "the one instance of live needs the cards of both"
 
 
 def test_a_way_home_that_foreign_processes_block_is_said_to_be_impossible(box, release):
