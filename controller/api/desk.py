@@ -14,7 +14,7 @@ from launch.topology import Topology
 
 from ..catalogue import Catalogue, health_only, parsed_profile, pinned_profile
 from ..core import actions as act
-from ..core.cards import Refusal, oldest_capability
+from ..core.cards import Refusal, memory_note, oldest_capability
 from ..core.dark import way_home
 from ..core.desired import SWITCHED
 from ..core.plan import ANY, Plan, live_already, make_plan
@@ -81,7 +81,7 @@ class Desk:
         before = self.journal.state
         plan = make_plan(before, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Plan):  # what is refused now may fit when its turn comes: then it is said
-            notes = (*plan.notes, *notes)
+            notes = (*plan.notes, *self._memory(topology, plan), *notes)
         action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
         rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
         return Filed(rollout, _waits_for(before), notes)
@@ -99,7 +99,17 @@ class Desk:
         if isinstance(plan, Refusal):
             raise RefusedError(plan.sentence)
         notes = self._preflight(release, options)
-        return replace(plan, notes=(*plan.notes, *notes)).as_json()
+        return replace(plan, notes=(*plan.notes, *self._memory(topology, plan), *notes)).as_json()
+
+    def _memory(self, topology: Topology, plan: Plan) -> tuple[str, ...]:
+        """What the cards of the plan have beside what the topology says it needs; nothing where it says nothing."""
+        need = topology.need
+        notes = []
+        if need is not None and need.gpu_memory_gib is not None:
+            notes.append(memory_note(need.gpu_memory_gib, plan.gpu_map, self.gpus()))
+        if need is not None and need.host_memory_gib is not None:
+            notes.append(f"memory: need.host_memory_gib ({need.host_memory_gib:g}) was not judged: nobody looks at it")
+        return tuple(notes)
 
     def rollback(self, person: Person, key: str | None) -> Filed:
         """File the way back. Its notes say what is aborted for it, and what it takes."""

@@ -81,6 +81,8 @@ def _row(gpu: Document, plan: Document, status: Document, instance: str | None) 
     holder = gpu["held_by"]
     if gpu["foreign"]:
         return [("; ".join(gpu["foreign"]), "red")] * 5
+    if gpu.get("closed") and not holder and instance is None:
+        return [("cordoned" if gpu["closed"]["by"] else "quarantined", "yellow")] * 5
     live = {a["id"] for a in (status["live"] or {}).get("attempts", ())}
     now = (f"{holder} LIVE", "green") if holder in live else (f"{holder} warm", "yellow") if holder else _FREE
     serves = [(f"{instance} LIVE", "green")] * 2 if instance else [_FREE] * 2

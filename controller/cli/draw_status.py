@@ -134,19 +134,20 @@ def _cards(status: Document) -> Iterator[tuple[Document, str, str]]:
     for name, style in (("previous", "yellow"), ("live", "green")):
         for attempt in (status[name] or {}).get("attempts", ()):
             roles[attempt["id"]] = ("warm" if name == "previous" else name, style)
+    others = ("candidate" if status["rollout"] else "leaving", "cyan")
     for gpu in status["gpus"]:
+        role, style = roles.get(gpu["held_by"] or "", others)
+        # Who serves on a card that nobody else gets is no less there.
+        holder = f"{gpu['held_by']} {role}\n" if gpu["held_by"] else ""
         if not gpu["trusted"]:
-            holder = f"{gpu['held_by']}\n" if gpu["held_by"] else ""
             yield gpu, f"{holder}untrusted\n{gpu.get('why', '')}", "bold red"
         elif gpu.get("closed"):
             by = gpu["closed"]["by"]
             word = f"cordoned by {by}" if by else "QUARANTINED"
-            holder = f"{gpu['held_by']}\n" if gpu["held_by"] else ""
             yield gpu, f"{holder}{word}\n{gpu['closed']['why']}", "yellow" if by else "bold red"
         elif gpu["foreign"]:
-            yield gpu, "foreign\n" + "\n".join(gpu["foreign"]), "red"
+            yield gpu, f"{holder}foreign\n" + "\n".join(gpu["foreign"]), "red"
         elif gpu["held_by"]:
-            role, style = roles.get(gpu["held_by"], ("candidate" if status["rollout"] else "leaving", "cyan"))
             yield gpu, f"{gpu['held_by']}\n{role}", style
         else:
             yield gpu, "free\n", "dim"

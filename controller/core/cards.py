@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -77,6 +77,25 @@ def oldest_capability(state: State, release: Release, inventory: tuple[Gpu, ...]
         if named & {gpu.id, str(gpu.index)} or (any_card and gpu.id not in cordoned)
     )
     return min((capability for capability in told if capability is not None), default=None)
+
+
+def memory_note(needed_gib: float, gpu_map: Mapping[str, Collection[str]], inventory: tuple[Gpu, ...]) -> str:
+    """What the planned cards have beside what a topology says that it needs on each of them, in a sentence.
+
+    Their whole memory counts: whoever is on them leaves, or the plan is none.
+    """
+    planned = {gpu for gpus in gpu_map.values() for gpu in gpus}
+    cards = [gpu for gpu in inventory if gpu.id in planned]
+    needs = f"{needed_gib:g} GiB on each card (need.gpu_memory_gib)"
+    silent = [str(gpu.index) for gpu in cards if gpu.memory_total_mib is None]
+    if silent or not cards:
+        tell = "tells" if len(silent) == 1 else "tell"
+        why = f"GPU {', '.join(silent)} {tell} no memory" if silent else "it gets no card"
+        return f"memory: it needs {needs}, which was not judged: {why}"
+    totals = {str(gpu.index): (gpu.memory_total_mib or 0) / 1024 for gpu in cards}
+    if small := [f"GPU {index} has {total:.1f}" for index, total in totals.items() if total < needed_gib]:
+        return f"memory: it needs {needs}, and {', '.join(small)}: expect it not to load there"
+    return f"memory: it needs {needs}, and the smallest of its cards has {min(totals.values()):.1f}"
 
 
 def without_holder(state: State, inventory: tuple[Gpu, ...], leaving: Collection[str] = ()) -> tuple[Gpu, ...]:

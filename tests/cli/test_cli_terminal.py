@@ -137,6 +137,21 @@ def test_a_card_that_is_not_trusted_is_not_called_free():
     assert "free" not in shown
 
 
+def test_a_cordoned_card_shows_who_serves_on_it_too():
+    closed = {"by": "boss", "why": "the fan", "since_wall_s": 0.0}
+    card = {"foreign": [], "held_by": "one-a-1", "memory_total_mib": None, "trusted": True, "index": 0}
+    attempt = {"id": "one-a-1", "state": "ready", "gpus": ["gpu-0"], "port": 1, "pid": 1, "probe": None}
+    live = {"release": "one", "serves": ["m"], "since": 0.0, "rollout": "r0001", "running": True, "attempts": [attempt]}
+    status = {
+        "alarms": [], "freeze": None, "live": live, "previous": None, "rollout": None, "queue": [], "now": "nothing",
+        "front_door": {"alive": False, "public": "127.0.0.1:8000", "why": "down"},
+        "gpus": [{**card, "closed": closed}],
+    }  # fmt: skip
+    shown = "\n".join(line for line in drawn(draw_status(status)[1], 80))
+    assert "one-a-1 live" in shown
+    assert "cordoned by boss" in shown
+
+
 def test_who_waits_at_the_front_door_and_who_waited_is_one_line():
     none = {"oldest_s": 0.0, "released": 0, "timed_out": 0, "left": 0, "refused": 0, "full": 0}
     assert hold_line(0, none) == ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from fake_world import make_release
 
-from controller.core.cards import is_back, oldest_capability, place, shows
+from controller.core.cards import is_back, memory_note, oldest_capability, place, shows
 from controller.core.plan import make_plan
 from controller.core.policy import Policy
 from controller.core.records import Closed, State
@@ -76,6 +76,22 @@ def test_a_card_that_does_not_exist_is_told_with_those_that_do_and_where_to_writ
     refusal = make_plan(State(), named, (Gpu("gpu-0", 0), Gpu("gpu-1", 1)), Policy())
     assert refusal.why == "instance a wants GPU 6, which does not exist: this box has GPUs 0, 1"
     assert "instances.a.gpus" in refusal.remedy
+
+
+@pytest.mark.parametrize(
+    ("total_mib", "said"),
+    [
+        ((81_920, 81_920), "the smallest of its cards has 80.0"),
+        ((81_920, 24_576), "GPU 1 has 24.0: expect it not to load"),
+        ((81_920, None), "not judged: GPU 1 tells no memory"),
+        ((None, None), "not judged: GPU 0, 1 tell no memory"),
+    ],
+)
+def test_memory_that_a_topology_declares_is_judged_or_said_not_to_be(total_mib, said):
+    cards = tuple(Gpu(f"gpu-{n}", n, memory_total_mib=total) for n, total in enumerate(total_mib))
+    note = memory_note(70.0, {"a": ("gpu-0", "gpu-1")}, cards)
+    assert note.startswith("memory: it needs 70 GiB on each card")
+    assert said in note
 
 
 def used(memory_used_mib: int, **told) -> Gpu:
