@@ -27,5 +27,5 @@ def committed_route(directory: Path) -> dict[str, tuple[int, SlotState]]:
             if (slot_state := admin_state(int(row["srv_admin_state"]))) is not SlotState.MAINT
             and row["srv_name"] in attempts
         }
-    except (OSError, ValueError, KeyError, StopIteration):
+    except (OSError, ValueError, LookupError):
         return {}
