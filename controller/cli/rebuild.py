@@ -106,7 +106,7 @@ def _found(config: Config, route: Route, strangers: list[str]) -> Iterator[Found
             continue
         try:
             yield _read(config, folder, route, lives=lives)
-        except (LaunchError, OSError, ValueError, KeyError, StopIteration) as error:
+        except (LaunchError, OSError, ValueError, LookupError, StopIteration) as error:
             strangers.append(f"{folder.name}: {str(error) or type(error).__name__}")
 
 
