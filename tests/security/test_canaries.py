@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from own_ports import free_port
 
 from controller.demo.stage import Stage
 
@@ -28,7 +28,7 @@ def marks() -> dict[str, str]:
 def evening(tmp_path_factory, marks):
     """(stage, folder, secret of a token) after a rollout with an approval, users, a stranger and a gate run by hand."""
     folder = Path(tmp_path_factory.mktemp("canaries"))
-    ports = [_free_port() for _ in range(2)]
+    ports = [free_port() for _ in range(2)]
     keys, environment, profile = folder / "api-keys", folder / "secrets.env", folder / "gates.yaml"
     keys.write_text(f"{marks['client']}\n")
     environment.write_text(f"HF_TOKEN={marks['hub']}\nENGINE_API_KEY='{marks['engine']}'\n")
@@ -49,12 +49,6 @@ def evening(tmp_path_factory, marks):
         _ask(stage, marks)
         _run_a_gate(stage, marks, folder)
         yield stage, folder, token
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _promote(stage, token, environment, profile) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import threading
 import time
@@ -17,18 +16,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from own_ports import free_port
 
 from controller.core.route import Route, Slot
 from controller.effects.frontdoor.door import DoorError, DoorSettings, FrontDoor
 
 CERTS = Path(__file__).parent / "certs"
 OLD, NEW, WRONG = "sk-old-0123456789abcdef", "sk-new-0123456789abcdef", "sk-bad-0123456789abcdef"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class _Engine(http.server.BaseHTTPRequestHandler):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_ports import free_port
 
 from controller.core.route import Mode, Route, Slot, SlotState
 from controller.effects.frontdoor.door import DoorSettings, FrontDoor
@@ -27,12 +27,6 @@ def wait_for(condition: Callable[[], Any], what: str, patience_s: float = PATIEN
         assert time.monotonic() < deadline_s, f"gave up waiting: {what}"
         time.sleep(0.02)
     return value
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # ---------------------------------------------------------------------------------------------------------- engine
