@@ -102,6 +102,6 @@ def emulated() -> tuple[Act, ...]:
         Act(
             "a manual rollback to the release before",
             "rolled_back",
-            moral="its cards had been given away: it was started again, users noticed nothing",
+            moral="its cards had been given away: it came back onto them, users noticed nothing",
         ),
     )
