@@ -248,6 +248,6 @@ RULES = (
         condition=every.fp8_cache_on_old_card,
         message="FlashInfer, the usual backend for it, needs sm_75",
         remedy="use --kv-cache-dtype auto",
-        source=("https://pypi.org/project/flashinfer-python/", "https://github.com/sgl-project/sglang/issues/931"),
+        source=("https://github.com/flashinfer-ai/flashinfer", "https://github.com/sgl-project/sglang/issues/931"),
     ),
 )
