@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 
 import pytest
+from small_disk_kit import small_disk
 
 from controller.cli import checks
 from controller.config import Config
@@ -17,14 +17,9 @@ def config_at(directory):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
-    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a small tmpfs cannot be mounted here: it takes root")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path, 4) as place:
+        yield place
 
 
 DAMAGE = {
@@ -58,20 +53,20 @@ def test_a_journal_that_is_not_in_order(tmp_path, case):
     assert "traffic is not touched" in found.remedy
 
 
-def test_a_disk_that_was_mounted_read_only(small_disk):
-    config = config_at(small_disk)
+def test_a_disk_that_was_mounted_read_only(disk):
+    config = config_at(disk)
     Journal(config.journal).close()
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     found = checks.journal(config)
     assert found.ok is False
     assert "read-only" in found.sentence
     assert "remount,rw" in found.remedy
 
 
-def test_a_disk_that_is_nearly_full_and_one_that_is(small_disk):
-    config = config_at(small_disk)
+def test_a_disk_that_is_nearly_full_and_one_that_is(disk):
+    config = config_at(disk)
     assert "it is nearly full" in checks.disk(config).sentence
-    (small_disk / "hog").write_bytes(b"x" * (7 << 19))
+    (disk / "hog").write_bytes(b"x" * (7 << 19))
     found = checks.disk(config)
     assert (found.ok, "it is full; traffic is not touched" in found.sentence) == (False, True)
     assert "cutover prune --dry-run" in found.remedy

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
 
 import pytest
+from small_disk_kit import fill, small_disk
 
 from controller.demo.stage import Clients, Stage, StageError
 
@@ -20,15 +19,9 @@ SETTINGS = {
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)]
-    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a small tmpfs cannot be mounted here: it takes root")
-    yield place
-    (place / "hog").unlink(missing_ok=True)
-    subprocess.run(["umount", "-l", str(place)], check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path, 24) as place:
+        yield place
 
 
 @pytest.fixture
@@ -47,14 +40,6 @@ def clients_of():
         load.stop()
 
 
-def fill(place):
-    with contextlib.suppress(OSError), (place / "hog").open("ab", buffering=0) as hog:
-        for size in (1 << 16, 1 << 12):
-            with contextlib.suppress(OSError):
-                while hog.write(b"x" * size) == size:
-                    pass
-
-
 @contextlib.contextmanager
 def freed(place):
     """Whatever happens: a shim that ends waits for room to write that down."""
@@ -68,9 +53,9 @@ def said(stage, words):
     return [alarm for alarm in stage.get("/v1/status")["alarms"] if words in alarm]
 
 
-def test_on_a_full_disk_users_are_served_and_the_way_back_is_open(small_disk, make, profile, clients_of):
+def test_on_a_full_disk_users_are_served_and_the_way_back_is_open(disk, make, profile, clients_of):
     """Full in the middle of a bake: an abort takes users back to the release before, nothing new is begun."""
-    with Stage(small_disk, SETTINGS) as stage, freed(small_disk):
+    with Stage(disk, SETTINGS) as stage, freed(disk):
         first = stage.propose(make("first", extra=f"gates: {profile}\n"), "first", bake_s=0)
         assert stage.finish(first)["phase"] == "promoted"
         second = stage.propose(make("second", extra=f"gates: {profile}\n"), "second")
@@ -79,7 +64,7 @@ def test_on_a_full_disk_users_are_served_and_the_way_back_is_open(small_disk, ma
         load = clients_of(stage)
         # SQLite's log has room of its own for a while: people ask until that is used up.
         for number in range(2000):
-            fill(small_disk)
+            fill(disk)
             stage.post("/v1/freeze", {"why": f"number {number}"})
             if not (stage.config.state_dir / "ballast").exists():
                 break
@@ -90,7 +75,7 @@ def test_on_a_full_disk_users_are_served_and_the_way_back_is_open(small_disk, ma
         assert stage.finish(second)["phase"] == "rolled_back"
         assert stage.get("/v1/status")["live"]["release"].startswith("first@")
 
-        (small_disk / "hog").unlink()
+        (disk / "hog").unlink()
         assert stage.until(lambda: not said(stage, "ballast"), 20)
         assert (stage.config.state_dir / "ballast").exists()
         sums = load.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sqlite3
 import subprocess
@@ -11,6 +10,7 @@ import sys
 
 import pytest
 from fake_world import Box, FakeWorld, make_release
+from small_disk_kit import fill, small_disk
 
 from controller.core import actions as act
 from controller.core.policy import Policy
@@ -25,25 +25,13 @@ SIZE_BYTES = 2 << 20
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """12 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(place)]
-    mounted = os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
-    if not mounted:
-        pytest.skip("a small tmpfs cannot be mounted here: it takes root")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path, 12) as place:
+        yield place
 
 
-def fill(place):
-    """Somebody else takes all that is left."""
-    with contextlib.suppress(OSError), (place / "hog").open("ab", buffering=0) as hog:
-        for size in (1 << 16, 1 << 12, 1):
-            with contextlib.suppress(OSError):
-                while hog.write(b"x" * size) == size:
-                    pass
+def fill_whole(place):
+    fill(place)
     assert free_bytes(place) == 0
 
 
@@ -72,37 +60,37 @@ def until_the_log_is_full(box):
     raise AssertionError("the disk never was full")
 
 
-def test_on_a_full_disk_what_is_tried_is_aborted_and_what_was_live_comes_back(small_disk):
-    with a_box(small_disk) as (box, ballast):
+def test_on_a_full_disk_what_is_tried_is_aborted_and_what_was_live_comes_back(disk):
+    with a_box(disk) as (box, ballast):
         first = box.propose(make_release("one"))
         assert box.finish(first) is Phase.PROMOTED
         second = box.propose(make_release("two"))
         box.run(lambda: box.phase(second) is Phase.BAKING)
-        fill(small_disk)
+        fill_whole(disk)
         until_the_log_is_full(box)
         assert ballast.is_dropped
         assert "ballast is spent" in ballast.tend()
-        assert free_bytes(small_disk) > 0
+        assert free_bytes(disk) > 0
         box.rollback()
         assert box.finish(second) is Phase.ROLLED_BACK
         assert box.state.live.release == make_release("one").id
 
         with pytest.raises(RefusedError, match="nothing new is begun"):
             propose(box, "three")
-        (small_disk / "hog").unlink()
+        (disk / "hog").unlink()
         assert ballast.tend() == ""
         assert not ballast.is_dropped
         assert box.finish(propose(box, "three")) is Phase.PROMOTED
 
 
-def test_a_proposal_does_not_take_the_room_that_is_kept_for_the_way_back(small_disk):
-    with a_box(small_disk) as (box, ballast):
-        fill(small_disk)
+def test_a_proposal_does_not_take_the_room_that_is_kept_for_the_way_back(disk):
+    with a_box(disk) as (box, ballast):
+        fill_whole(disk)
         with pytest.raises(StoreError, match="nothing was filed"):
             propose_until_refused(box)
         assert not ballast.is_dropped
         filed = list(box.journal.state.rollouts)
-    again = Journal(small_disk / "journal.sqlite")
+    again = Journal(disk / "journal.sqlite")
     assert list(again.state.rollouts) == filed
     again.close()
 
@@ -112,21 +100,21 @@ def propose_until_refused(box):
         propose(box, f"r{number}")
 
 
-def test_a_daemon_that_was_killed_opens_its_journal_on_a_full_disk(small_disk):
+def test_a_daemon_that_was_killed_opens_its_journal_on_a_full_disk(disk):
     """The log and its index are made beside it, and that takes room too."""
     script = (
         "import os, signal; from pathlib import Path; from controller.store.journal import Journal;"
         "from controller.core import actions as act; from controller.core.records import Now;"
-        f"journal = Journal(Path({str(small_disk / 'journal.sqlite')!r}));"
+        f"journal = Journal(Path({str(disk / 'journal.sqlite')!r}));"
         "[journal.begin(act.OpenDoor(), 'why', Now('b', 1.0, 1.0)) for _ in range(5)];"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    Ballast(small_disk / "ballast", SIZE_BYTES).tend()
+    Ballast(disk / "ballast", SIZE_BYTES).tend()
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == -signal.SIGKILL
-    (small_disk / "journal.sqlite-shm").unlink()  # as after a reboot: only the log is there
-    fill(small_disk)
-    ballast = Ballast(small_disk / "ballast", SIZE_BYTES)
-    journal = Journal(small_disk / "journal.sqlite", ballast)
+    (disk / "journal.sqlite-shm").unlink()  # as after a reboot: only the log is there
+    fill_whole(disk)
+    ballast = Ballast(disk / "ballast", SIZE_BYTES)
+    journal = Journal(disk / "journal.sqlite", ballast)
     assert len(journal.entries()) == 5
     journal.close()
 
@@ -148,12 +136,12 @@ def test_a_loop_that_cannot_write_waits_and_goes_on(tmp_path):
     box.journal.close()
 
 
-def test_a_read_only_disk_is_refused_in_a_sentence(small_disk):
-    Journal(small_disk / "journal.sqlite").close()
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+def test_a_read_only_disk_is_refused_in_a_sentence(disk):
+    Journal(disk / "journal.sqlite").close()
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with pytest.raises(StoreError, match="traffic is not touched"):
-        Journal(small_disk / "journal.sqlite")
-    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+        Journal(disk / "journal.sqlite")
+    subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
 
 
 # --- files that are removed under it ---
