@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import actions as act
 from .actions import Decision
-from .cards import holders, is_back, no_places
+from .cards import holders, is_back, no_places, shows
 from .desired import wanted_seats
 from .policy import Policy
 from .records import Attempt, AttemptState, Seat, State
@@ -51,9 +51,9 @@ def not_given_back(attempt: Attempt, state: State, seen: Seen, policy: Policy) -
         kept_mib = policy.sleep_leftover_mib + leftover_mib(gpu, attempt, state, policy)
         card, limit_mib = cards.get(gpu), attempt.memory_before_mib.get(gpu, 0) + kept_mib
         if card is None or not card.trusted:
-            return f"{gpu} cannot be read"
+            return shows(gpu, card)
         if card.memory_used_mib is not None and not is_back(card, limit_mib):
-            return f"{gpu} shows {card.memory_used_mib} MiB in use, expected {limit_mib} at most"
+            return f"{shows(gpu, card)}, expected {limit_mib} at most"
     return ""
 
 
