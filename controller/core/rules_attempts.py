@@ -40,7 +40,7 @@ def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:
         if attempt.state not in BEGUN or attempt.pid is None:
             continue
         process = process_of(attempt, seen)
-        if process.life is Life.STRAYS and is_fresh(seen.probes.get(attempt.id), seen, policy.probe_fresh_s):
+        if process.life is Life.STRAYS and _may_serve(attempt, seen, policy):
             continue  # its shim was killed and the engine generates: nobody gains from cutting its streams
         if process.life is not Life.RUNNING:
             why = process.sentence or "its process is gone"
@@ -49,6 +49,12 @@ def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:
             gone = act.Retire(attempt.id, hurry=True, port_conflict=process.port_conflict, gives_way_to=gave_way_to)
             return Decision(gone, why)
     return None
+
+
+def _may_serve(attempt: Attempt, seen: Seen, policy: Policy) -> bool:
+    """Whether it generated a moment ago; a daemon that has just begun has asked nobody yet, and asks first."""
+    probe = seen.probes.get(attempt.id)
+    return is_fresh(probe, seen, policy.probe_fresh_s) or (probe is None and attempt.state is AttemptState.READY)
 
 
 def adopt_start(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001

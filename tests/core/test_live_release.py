@@ -7,6 +7,7 @@ from dataclasses import replace
 from controller.core import actions as act
 from controller.core.records import AttemptState, Kind, Phase
 from controller.core.route import Mode, SlotState
+from controller.core.rules import decide
 from controller.core.seen import Life
 from controller.loop import Loop
 from controller.store.journal import Journal
@@ -182,6 +183,14 @@ def test_an_engine_whose_shim_was_killed_serves_on_and_somebody_is_told(box, rel
     box.world.processes["one-a-1"].silent = True
     box.settle()
     assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
+
+
+def test_a_new_daemon_asks_an_engine_without_a_shim_before_it_judges_it(box, release):
+    """Users are on it: to send it away because nobody has asked it yet would cut their streams."""
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].life = Life.STRAYS
+    seen = replace(box.world.observe(box.state), probes={})
+    assert isinstance(decide(box.state, seen, box.loop.policy).action, act.Wait)
 
 
 def test_an_engine_whose_shim_was_killed_is_not_ended_before_its_streams_are_through(box, release):
