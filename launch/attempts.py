@@ -27,7 +27,7 @@ from launch import shim
 from launch.attempt_log import log_path, log_tail, says_port_in_use
 from launch.attempt_record import read_exit, read_start
 from launch.errors import LaunchError
-from launch.identity import Identity, strays_in, this_boot, tree_of
+from launch.identity import Identity, each_stray, this_boot, tree_of
 from launch.ports import Ports, PortsError, listening_pids
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
 START_TIMEOUT_S = 30.0  # for the shim to write who it is; it takes 60 ms on an idle box
 POLL_S = 0.01
 STRAY_ROUNDS = 5
+STRAYS_SHOWN = 8
 ATTEMPT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -193,13 +194,11 @@ def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:
         started = read_start(run_dir)
         if lock is None or started is None:
             return ()
-        signalled = strays = _strays_found(run_dir, started.identity)
-        shim.signal_all(strays, signal.SIGKILL if force else signal.SIGTERM)
+        signalled = _signal_strays(run_dir, started.identity, signal.SIGKILL if force else signal.SIGTERM)
         for _ in range(STRAY_ROUNDS if force else 0):  # what was forked meanwhile; the dead cannot fork
-            if not (strays := _strays_found(run_dir, started.identity)):
+            if not (more := _signal_strays(run_dir, started.identity, signal.SIGKILL)):
                 break
-            shim.signal_all(strays, signal.SIGKILL)
-            signalled |= strays
+            signalled |= more
     return tuple(sorted(signalled))
 
 
@@ -289,10 +288,20 @@ def _may_start(spec: AttemptSpec, seen: ProcessSeen) -> bool:
     """Asked with the lock in hand, so no shim lives here."""
     if seen.status is Status.STRAYS:
         raise StraysAlive(
-            f"attempt {spec.attempt_id}: processes of an earlier start live on in {spec.run_dir} "
-            f"(pids {', '.join(map(str, seen.pids))}): end them first, then start again"
+            f"attempt {spec.attempt_id}: processes of an earlier start live on in {spec.run_dir}, "
+            f"{_named(seen.pids)}: end them first, then start again"
         )
     return spec.keep or seen.status is Status.ABSENT
+
+
+def _named(pids: tuple[int, ...]) -> str:
+    """What a person needs to find them: ``17 (python3), 18 (nginx)``."""
+    shown = []
+    for pid in pids[:STRAYS_SHOWN]:
+        with contextlib.suppress(OSError):
+            shown.append(f"{pid} ({Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()})")
+    more = f" and {len(pids) - STRAYS_SHOWN} more" if len(pids) > STRAYS_SHOWN else ""
+    return ", ".join(shown) + more
 
 
 def _write_files(spec: AttemptSpec, run_dir: Path) -> None:
@@ -353,10 +362,19 @@ def _last_words(run_dir: Path) -> str:
 
 
 def _strays(run_dir: Path, identity: Identity | None) -> tuple[int, ...]:
-    return tuple(sorted(_strays_found(run_dir, identity)))
+    return tuple(sorted(pid for pid, _ in _each_stray(run_dir, identity)))
 
 
-def _strays_found(run_dir: Path, identity: Identity | None) -> dict[int, int]:
+def _signal_strays(run_dir: Path, identity: Identity | None, number: signal.Signals) -> set[int]:
+    """Each as soon as it is seen: whoever forks on is another one a moment later."""
+    signalled = set()
+    for pid, start_ticks in _each_stray(run_dir, identity):
+        shim.signal_all({pid: start_ticks}, number)
+        signalled.add(pid)
+    return signalled
+
+
+def _each_stray(run_dir: Path, identity: Identity | None) -> Iterator[tuple[int, int]]:
     if identity and identity.boot_id != this_boot():
-        return {}  # nothing outlives its boot
-    return strays_in(str(run_dir), identity.start_ticks if identity else 0)
+        return iter(())  # nothing outlives its boot
+    return each_stray(str(run_dir), identity.start_ticks if identity else 0)

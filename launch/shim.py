@@ -62,13 +62,18 @@ def own_tree() -> dict[int, int]:
 
 
 def signal_all(processes: dict[int, int], number: int) -> None:
-    """Signal those that still have their start time, never a later owner of a number: opened first, checked then."""
+    """Signal those that still have their start time, never a later owner of a number: opened first, checked then.
+
+    SIGTERM wakes up whoever was halted, too, as systemd does: he would not hear it, and use up his grace.
+    """
     for pid, start_ticks in processes.items():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             handle = os.pidfd_open(pid)
             try:
                 if (stat := stat_of(pid)) and stat.start_ticks == start_ticks:
                     signal.pidfd_send_signal(handle, number)
+                    if number == signal.SIGTERM:
+                        signal.pidfd_send_signal(handle, signal.SIGCONT)
             finally:
                 os.close(handle)
 
@@ -124,6 +129,8 @@ def take_locks(paths: list[str], held: list[int]) -> str:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+            with contextlib.suppress(PermissionError):  # somebody else was faster
+                os.fchmod(handle, 0o644)  # whatever our umask: other daemons have to open it to meet us there
         held.append(handle)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,6 +154,14 @@ def lock_holder(handle: int) -> str:
             if fields[1] == "FLOCK" and fields[5].endswith(inode):
                 return f"pid {fields[4]}"
     return "another process"
+
+
+def give_up_protection(path: str = "/proc/self/oom_score_adj") -> None:
+    """Who uses the memory shall be whom the kernel ends for it: a service's protection is not inherited."""
+    with contextlib.suppress(OSError, ValueError), open(path, "r+", encoding="ascii") as file:
+        if int(file.read()) < 0:
+            file.seek(0)
+            file.write("0\n")
 
 
 class Shim:
@@ -196,6 +211,8 @@ class Shim:
         program, answer = self.spec["argv"][0], self.spec["stdout"]
         try:
             os.setsid()
+            if not self.spec["keep"]:  # what is kept is as dear as we are
+                give_up_protection()
             os.dup2(os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
             os.dup2(os.open(answer, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) if answer else 2, 1)
             os.dup2(os.open(self.spec["stdin"] or "/dev/null", os.O_RDONLY), 0)
@@ -243,6 +260,7 @@ class Shim:
         with contextlib.suppress(PermissionError):
             if self.child:
                 os.kill(self.child, signal.SIGTERM)  # not reaped yet, so the number cannot be anybody else's
+                os.kill(self.child, signal.SIGCONT)
 
     def reap(self) -> bool:
         with contextlib.suppress(ChildProcessError):

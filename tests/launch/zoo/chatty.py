@@ -1,7 +1,8 @@
-"""Prints numbered lines, the given number of megabytes of them, as fast as it can; then how long it took."""
+"""Prints numbered lines, the given number of megabytes, fast; then how long it took; then ends, or stays."""
 
 import sys
 import time
+from pathlib import Path
 
 size_bytes, line, began_s = int(float(sys.argv[1]) * 1e6), 0, time.monotonic()
 while size_bytes > 0:
@@ -10,3 +11,6 @@ while size_bytes > 0:
     line += 1000
 sys.stdout.flush()
 print(f"last line after {time.monotonic() - began_s:.3f} s", flush=True)
+if "stay" in sys.argv:
+    Path("ready").touch()
+    time.sleep(1000)
