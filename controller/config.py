@@ -122,7 +122,12 @@ def _sleep_or_off(value: object) -> object:
 class Watch(_Strict):
     probe_fresh_s: Seconds = 15.0
     silent_s: Seconds = 60.0
-    restart_budget: Annotated[int, Field(ge=0)] = 5
+    prefill_s: Seconds = 300.0
+    restart_budget: Annotated[int, Field(ge=0, le=1000)] = 5
+    restart_window_s: Seconds = 600.0
+    restart_pause_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 5.0
+    restart_pause_max_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 60.0
+    when_live_keeps_dying: Literal["hold", "last-known-good"] = "hold"
 
 
 class Keep(_Strict):
@@ -189,7 +194,12 @@ class Config(_Strict):
             bake_min_requests=self.bake.min_requests,
             probe_fresh_s=self.watch.probe_fresh_s,
             silent_s=self.watch.silent_s,
+            prefill_s=self.watch.prefill_s,
             restart_budget=self.watch.restart_budget,
+            restart_window_s=self.watch.restart_window_s,
+            restart_pause_s=self.watch.restart_pause_s,
+            restart_pause_max_s=self.watch.restart_pause_max_s,
+            when_live_keeps_dying=self.watch.when_live_keeps_dying,
             max_concurrent_starts=self.max_concurrent_starts,
             settle_s=self.settle_s,
             port_first=int(first),
@@ -243,10 +253,21 @@ class Config(_Strict):
         return self.state_dir / "frontdoor"
 
 
-def default_paths(environment: Mapping[str, str], *, root: bool) -> tuple[Path, Path]:
+SYSTEM_STATE, SYSTEM_SOCKET = Path("/var/lib/cutover"), Path("/run/cutover/cutover.sock")
+
+
+def is_of_the_system(state_dir: Path = SYSTEM_STATE) -> bool:
+    """Whether this user's daemon is the box's: root, or whom the system's state directory was made for."""
+    try:
+        return os.geteuid() in {0, state_dir.stat().st_uid}
+    except OSError:
+        return False
+
+
+def default_paths(environment: Mapping[str, str], *, system: bool) -> tuple[Path, Path]:
     """State directory and socket when the configuration names none."""
-    if root:
-        return Path("/var/lib/cutover"), Path("/run/cutover/cutover.sock")
+    if system:
+        return SYSTEM_STATE, SYSTEM_SOCKET
     home = Path(environment.get("HOME", "/"))
     state = Path(environment.get("XDG_STATE_HOME") or home / ".local/state")
     runtime = Path(environment.get("XDG_RUNTIME_DIR") or state)
@@ -269,7 +290,7 @@ def load_config(path: Path | None = None, environment: Mapping[str, str] | None 
     environment = os.environ if environment is None else environment
     named = path or (Path(environment["CUTOVER_CONFIG"]) if environment.get("CUTOVER_CONFIG") else None)
     file = named or next((p for p in search_path(environment) if p.is_file()), None)
-    state_dir, socket = default_paths(environment, root=os.geteuid() == 0)
+    state_dir, socket = default_paths(environment, system=is_of_the_system())
     defaults: dict[str, Any] = {"state_dir": state_dir, "socket": socket}
     if file is None:
         return Config(**defaults)

@@ -54,6 +54,7 @@ class FakeWorld:
     listed: dict[int, tuple[OnCard, ...]] = field(default_factory=dict)  # what NVML names, per card
     untrusted: set[int] = field(default_factory=set)
     gpus_why: str = ""
+    releases_gone: frozenset[str] = frozenset()
     traffic: dict[str, Traffic] = field(default_factory=dict)
     cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
     heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
@@ -87,6 +88,7 @@ class FakeWorld:
             kv_pools={name: PoolSeen(self.kv_tokens, "its log") for name in self.processes if self.reads_logs},
             gpus_why=self.gpus_why,
             gpus=self._gpus(),
+            releases_gone=self.releases_gone,
         )
 
     def door(self) -> DoorSeen:

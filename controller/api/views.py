@@ -68,6 +68,7 @@ def attempt(record: Attempt, seen: Seen | None) -> dict[str, Any]:
         "kv_tokens": record.kv_tokens,
         "checks": [asdict(check) for check in record.checks],
         "log_tail": record.log_tail,
+        "given_up": record.given_up,
         "probe": {
             "ok": probe.ok,
             "layer": probe.layer,
@@ -98,6 +99,7 @@ def rollout(state: State, record: Rollout, seen: Seen | None) -> dict[str, Any]:
         "over": record.ended_wall_s is not None,
         "why": record.why,
         "asked_by": record.asked_by,
+        "instead_of": record.instead_of.release if record.instead_of else None,
         "approved_by": record.approved_by,
         "abort_by": record.abort_by,
         "created": record.created_wall_s,

@@ -96,6 +96,13 @@ class Retire(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp(Record):
+    """The instance of this attempt keeps dying: nobody starts it again in its seat."""
+
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recall(Record):
     """An attempt that drains serves again: its release is wanted back before its last stream is through."""
 
@@ -186,6 +193,7 @@ class Propose(Record):
     options: Options
     profile: tuple[Mapping[str, Any], ...] = ()
     target: Seat | None = None
+    instead_of: Seat | None = None  # the daemon asks: this seat is live and keeps dying
 
 
 @dataclass(frozen=True, slots=True)

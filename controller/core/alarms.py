@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from .records import AttemptState, State
+from .records import Attempt, AttemptState, Phase, State
+from .restarts import given_up
 from .seats import missing_instances
 from .seen import Life, Seen
+from .takeover import is_lost, last_takeover
 from .verify import is_overruled
 
 STOP_SLACK_S = 30.0
+LAST_WORDS = 200  # characters of an engine's last line
 
 
 def alarms(state: State, seen: Seen) -> list[str]:
     """Live instances that nobody starts any more, stops that do not end, engines without a shim, a silent door."""
-    found = [*_live_down(state), *_misplaced(state), *_slow_stops(state, seen)]
+    found = [
+        *_took_over(state),
+        *_keeps_dying(state),
+        *_live_down(state),
+        *_misplaced(state),
+        *_slow_stops(state, seen),
+    ]
     found += [
         f"the shim of {name} is dead, its engine lives on and its end will not be known: `cutover restart` heals that"
         for name, process in seen.processes.items()
@@ -30,15 +39,49 @@ def alarms(state: State, seen: Seen) -> list[str]:
     return found
 
 
+def _keeps_dying(state: State) -> list[str]:
+    """What was given up: what it said last, what that means for users, and what to do."""
+    if state.live is None:
+        return []
+    users = "nobody is served" if is_lost(state) else "what is left of live serves on"
+    way_out = "`cutover rollback` goes to the release before" if state.previous else "`cutover propose` another"
+    return [
+        f"live keeps dying: instance {a.instance} of {a.release}: {a.given_up}; its last words: {_last_words(a)}; "
+        f"{users}; `cutover logs {a.id}` has its log, `cutover restart` starts all of it anew, {way_out}"
+        for a in given_up(state, state.live)
+    ]
+
+
+def _took_over(state: State) -> list[str]:
+    """A release that nobody asked for serves, or should: for as long as no person has decided who does."""
+    rollout = last_takeover(state)
+    if rollout is None or rollout.instead_of is None:
+        return []
+    said = f"{rollout.instead_of.release} kept dying and {rollout.release}"
+    about = f"`cutover show {rollout.id}`"
+    if rollout.phase is Phase.ROLLED_BACK:
+        again = "when it keeps dying too, nobody takes over: `cutover propose` what is to be live, or `cutover restart`"
+        return [f"{said} took over by itself ({about}); {again}"]
+    if rollout.ended_wall_s is not None:
+        return [f"{said} did not take over: {rollout.why} ({about}); nobody else does"]
+    return [f"{said} takes over ({about})"]
+
+
+def _last_words(attempt: Attempt) -> str:
+    """How it ended, and the last line of its log."""
+    lines = [line.strip() for line in attempt.log_tail.splitlines() if line.strip()]
+    return f"{attempt.why}; {lines[-1][:LAST_WORDS]}" if lines else attempt.why
+
+
 def _live_down(state: State) -> list[str]:
     if state.live is None:
         return []
-    held = {a.instance for a in state.seat_attempts(state.live)}
+    held = {a.instance for a in (*state.seat_attempts(state.live), *given_up(state, state.live))}
     active = state.active
     by_plan = {a.instance for a in state.attempts.values() if active is not None and a.gave_way_to == active.id}
     way_out = "`cutover rollback` goes to the release before" if state.previous else "`cutover propose` another"
     return [
-        f"live instance {name} is down and is not started again (the restart budget is spent, or its cards are taken): "
+        f"live instance {name} is down and is not started again, its cards are taken: "
         f"`cutover show {state.live.rollout}` says why; {way_out}"
         for name in missing_instances(state, state.live)
         if name not in held and name not in by_plan

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from .desired import SWITCHED
-from .policy import Policy
-from .records import TERMINAL, Attempt, AttemptState, Phase, Rollout, Seat, State
+from .policy import LAST_KNOWN_GOOD, Policy
+from .records import TERMINAL, Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .seats import all_ready, is_fresh
 from .seen import Life, Seen
 from .table import MOVES
@@ -33,7 +33,7 @@ def broken_steps(before: State, after: State, seen: Seen | None, policy: Policy)
     for name, rollout in after.rollouts.items():
         known = before.rollouts.get(name)
         if known is not rollout:
-            found += _rollout(known, rollout, before, after)
+            found += _rollout(known, rollout, before, after) if known else _filed(rollout, before, policy)
     for name, attempt in after.attempts.items():
         old = before.attempts.get(name)
         if old is not attempt:
@@ -51,11 +51,14 @@ def _forgotten(before: State, after: State) -> Iterator[str]:
         yield from (f"{what} {name} is forgotten" for name in had if name not in has)
 
 
-def _rollout(before: Rollout | None, after: Rollout, old: State, new: State) -> Iterator[str]:
-    if before is None:
-        if after.phase is not Phase.QUEUED:
-            yield f"rollout {after.id} was born {after.phase}"
-        return
+def _filed(rollout: Rollout, before: State, policy: Policy) -> Iterator[str]:
+    if rollout.phase is not Phase.QUEUED:
+        yield f"rollout {rollout.id} was born {rollout.phase}"
+    if rollout.instead_of is not None:
+        yield from _taken_over(rollout, before, policy)
+
+
+def _rollout(before: Rollout, after: Rollout, old: State, new: State) -> Iterator[str]:
     if after.phase is before.phase:
         if (after.phase_since_s, after.phase_boot_id) != (before.phase_since_s, before.phase_boot_id):
             yield f"the deadline of {after.id} ({after.phase}) was restarted"
@@ -75,6 +78,29 @@ def _rollout(before: Rollout | None, after: Rollout, old: State, new: State) -> 
         yield from _promoted(after, new)
 
 
+def _taken_over(rollout: Rollout, state: State, policy: Policy) -> Iterator[str]:
+    """A release takes over by itself where that is wanted and nobody is served, and once until a person decides."""
+    if policy.when_live_keeps_dying != LAST_KNOWN_GOOD or state.freeze is not None:
+        yield f"{rollout.id} takes over, and nobody wanted that"
+    mine = [a for a in state.attempts.values() if Seat(a.release, a.rollout) == state.live]
+    if state.is_served() and any(a.role != "router" and a.state is AttemptState.READY for a in mine):
+        yield f"{rollout.id} takes over from what serves"
+    if not any(a.given_up for a in mine):
+        yield f"{rollout.id} takes over from what was not given up"
+    if not any(r.phase is Phase.PROMOTED and r.release == rollout.release for r in state.rollouts.values()):
+        yield f"{rollout.id} takes over with {rollout.release}, which never passed a bake"
+    for other in state.rollouts.values():  # what it led to is live still, and dies: nobody takes over from that
+        led_to = (other.instead_of, other.target, Seat(other.release, other.id))
+        if other.instead_of is not None and state.live in led_to and not _decided_since(other, state):
+            yield f"{rollout.id} takes over, and so did {other.id}, and no person has decided since"
+
+
+def _decided_since(takeover: Rollout, state: State) -> bool:
+    ends = {Phase.PROMOTED, Phase.ROLLBACK_FAILED, Phase.ROLLED_BACK}
+    later = [r for r in state.rollouts.values() if r.id > takeover.id and r.instead_of is None and r.phase in ends]
+    return any(r.phase is not Phase.ROLLED_BACK or r.kind is Kind.ROLLBACK for r in later)
+
+
 def _promoted(rollout: Rollout, state: State) -> Iterator[str]:
     if state.live != rollout.seat:
         yield f"{rollout.id} was promoted and is not live"
@@ -85,24 +111,36 @@ def _promoted(rollout: Rollout, state: State) -> Iterator[str]:
 
 
 def _born(attempt: Attempt, before: State, policy: Policy) -> Iterator[str]:
-    """Production that keeps dying is not started for ever."""
+    """Production that keeps dying is not started for ever, and not as fast as it dies."""
     if attempt.state is not AttemptState.PLANNED:
         yield f"attempt {attempt.id} was born {attempt.state}"
     seat, active = Seat(attempt.release, attempt.rollout), before.active
-    if seat != before.live or (active is not None and active.phase in SWITCHED):
+    mine = before.attempts_of(seat, attempt.instance)
+    if seat != before.live or not mine or (active is not None and active.phase in SWITCHED):
         return
-    recent = [
-        a
-        for a in before.attempts_of(seat, attempt.instance)
-        if a.boot_id == attempt.boot_id and attempt.planned_at_s - a.planned_at_s < policy.restart_window_s
-    ]
-    if len(recent) > policy.restart_budget:
-        yield f"attempt {attempt.id} is start {len(recent) + 1} of it in {policy.restart_window_s:.0f} s"
+    if mine[-1].given_up:
+        yield f"attempt {attempt.id} is a start of what was given up ({mine[-1].id})"
+    died = 0
+    for a in mine:
+        served_s = (a.retired_at_s or 0.0) - (a.ready_at_s or 0.0) if a.ready_at_s else 0.0
+        well = a.ready_at_s is not None and not a.hurry
+        if a.boot_id != attempt.boot_id or a.naps or well or served_s >= policy.restart_window_s:
+            died = 0  # who slept in between may have served long enough before: that is not judged
+        died += a.boot_id == attempt.boot_id and a.hurry and a.gave_way_to is None
+    if died > policy.restart_budget:
+        yield f"attempt {attempt.id} is started after {died} deaths in a row"
+    ended_s = mine[-1].stopped_at_s
+    if died > 1 and mine[-1].hurry and mine[-1].gave_way_to is None and ended_s is not None:
+        least_s = min(policy.restart_pause_s * 2 ** (died - 2), policy.restart_pause_max_s)
+        if attempt.planned_at_s - ended_s < least_s - 0.001:
+            yield f"attempt {attempt.id} is started {attempt.planned_at_s - ended_s:.1f} s after death {died} of it"
 
 
 def _attempt(before: Attempt, after: Attempt, old: State, new: State, seen: Seen | None) -> Iterator[str]:
     if before.pid is not None and (after.pid, after.start_ticks) != (before.pid, before.start_ticks):
         yield f"attempt {after.id} has another process now ({before.pid}, then {after.pid})"
+    if before.given_up and not after.given_up:
+        yield f"that {after.id} was given up is forgotten"
     if after.state is before.state:
         return
     if after.state.value not in LIVES[before.state.value]:

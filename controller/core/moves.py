@@ -101,6 +101,7 @@ def _propose(state: State, action: act.Propose, now: Now, why: str) -> State:
         options=action.options,
         profile=action.profile,
         target=action.target,
+        instead_of=action.instead_of,
     )
     state = replace(
         state,
@@ -252,6 +253,13 @@ def _retire(state: State, action: act.Retire, now: Now, why: str) -> State:
     return with_rollout(state, replace(rollout_of(state, action.gives_way_to), dark_since_s=now.boot_s))
 
 
+def _give_up(state: State, action: act.GiveUp, now: Now, why: str) -> State:  # noqa: ARG001
+    attempt = attempt_of(state, action.attempt, AttemptState.RETIRING, AttemptState.STOPPING, AttemptState.STOPPED)
+    if attempt.given_up:
+        raise IllegalMove(f"attempt {attempt.id} is given up already")
+    return with_attempt(state, replace(attempt, given_up=why))
+
+
 def _recall(state: State, action: act.Recall, now: Now, why: str) -> State:
     attempt = attempt_of(state, action.attempt, AttemptState.RETIRING)
     if attempt.hurry or attempt.ready_at_s is None or attempt.lent:
@@ -341,17 +349,29 @@ def rollback_seat(state: State, rollout: Rollout) -> Seat | None:
     return started if state.seat_attempts(started) else rollout.target
 
 
+def _before(state: State, left: Seat, seat: Seat) -> Seat | None:
+    """The way back once `seat` has taken over from what keeps dying; None where there is no other release."""
+    known = (state.previous, *state.rollouts[left.rollout].before)
+    return next((s for s in known if s is not None and s.release not in {left.release, seat.release}), None)
+
+
 def _commit_rollback(state: State, action: act.CommitRollback, now: Now, why: str) -> State:
     rollout = rollout_of(state, action.rollout)
     seat = rollback_seat(state, rollout)
     if seat is None:
         raise IllegalMove(f"rollout {rollout.id} has no release to return to")
     # After a failed bake the bad release is nobody's rollback target: the one before it is again. After a manual
-    # rollback the release left behind was good, and a second `rollback` returns to it.
-    previous = state.live if rollout.kind is Kind.ROLLBACK else rollout.before[1]
+    # rollback the release left behind was good, and a second `rollback` returns to it. What keeps dying was not.
+    if rollout.instead_of is not None:
+        previous = _before(state, rollout.instead_of, seat)
+    else:
+        previous = state.live if rollout.kind is Kind.ROLLBACK else rollout.before[1]
+    returned = advance(rollout, Event.COMMITTED, now, why)
+    if rollout.kind is Kind.ROLLBACK:  # else it is what was there before its cutover
+        returned = replace(returned, before=(state.live, state.previous))
     return expose_live(
         replace(
-            with_rollout(state, advance(rollout, Event.COMMITTED, now, why)),
+            with_rollout(state, returned),
             generation=state.generation + 1,
             live=replace(seat, since_wall_s=now.wall_s),
             previous=previous,
@@ -480,6 +500,7 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.MarkReady: _mark_ready,
     act.RecordChecks: _record_checks,
     act.Retire: _retire,
+    act.GiveUp: _give_up,
     act.Recall: _recall,
     act.MarkAsleep: _mark_asleep,
     act.MarkAwake: _mark_awake,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+HOLD = "hold"
+LAST_KNOWN_GOOD = "last-known-good"
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -25,10 +28,14 @@ class Policy:
     bake_latency_slack_s: float = 0.25
     bake_min_requests: int = 20
     probe_fresh_s: float = 15.0  # a probe older than that proves nothing
-    silent_s: float = 60.0  # live fails probes and its token counters stand still for that long: down, not busy
+    silent_s: float = 60.0  # live fails probes and its counters stand still for that long: down, not busy
+    prefill_s: float = 300.0  # … where its KV pool fills, or it has no counters: a prompt may take that long
     silent_probes: int = 3
-    restart_budget: int = 5  # starts of one live instance …
-    restart_window_s: float = 600.0  # … within that time
+    restart_budget: int = 5  # one live instance that dies is started again so often, and then given up …
+    restart_window_s: float = 600.0  # … unless it served for that long in between
+    restart_pause_s: float = 5.0  # before the second of them, from its end; twice as long before each next …
+    restart_pause_max_s: float = 60.0  # … but no longer than that
+    when_live_keeps_dying: str = HOLD  # who serves when all of live is given up
     max_concurrent_starts: int = 1  # loading models together has collapsed power supplies (field notes §1)
     settle_s: float = 0.0  # … and the next one waits that long after the last was ready, or given up
     port_first: int = 18000

@@ -12,6 +12,7 @@ from .cards import Refusal, holders, no_places
 from .plan import make_plan
 from .policy import Policy
 from .records import AttemptState, GateResult, Phase, Rollout, State
+from .restarts import paused
 from .returning import rolling_back
 from .room import Strategy
 from .seats import all_ready, ask_to_leave, heard_since, is_fresh, missing_instances, move, new_attempts
@@ -57,6 +58,8 @@ def bake_s(rollout: Rollout, policy: Policy) -> float:
 
 def preflight(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
     release = state.releases[rollout.release]
+    if paused(state, seen, policy):
+        return None  # live waits for its next start, and its cards only look free
     plan = make_plan(state, release, seen.gpus, policy, options=rollout.options, profile=rollout.profile)
     if isinstance(plan, Refusal):
         # Nobody knows of the cards just now: that is no reason to refuse, and none to go on.

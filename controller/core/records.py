@@ -179,6 +179,7 @@ class Attempt:
     stopped_at_s: float | None = None  # … and its cards' memory is back
     why: str = ""  # the last sentence about it
     log_tail: str = ""  # of an attempt that failed
+    given_up: str = ""  # why nobody starts this instance of live again; empty: somebody does, or it never died
     memory_before_mib: Mapping[str, int] = field(default_factory=dict)  # card → used before it started
     kv_tokens: int | None = None  # room of its KV pool, as its engine said
     checks: tuple[Checked, ...] = ()  # of its place on the box, made once, when it was ready
@@ -290,6 +291,7 @@ class Rollout:
     gpu_map: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plan: Mapping[str, Any] = field(default_factory=dict)
     target: Seat | None = None  # rollback: the seat to return to
+    instead_of: Seat | None = None  # the live seat that keeps dying: the daemon itself wants the target back
     before: tuple[Seat | None, Seat | None] = (None, None)  # live and previous at the moment of the cutover
     gate: GateRun | None = None
     gates: tuple[GateResult, ...] = ()

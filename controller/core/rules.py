@@ -15,6 +15,7 @@ from .plan import make_plan
 from .policy import Policy
 from .progress import PHASES, deadline_s
 from .records import AttemptState, Kind, Phase, Rollout, State
+from .restarts import paused
 from .route import DoorSeen, Route, SlotState
 from .rules_attempts import (
     adopt_start,
@@ -31,6 +32,7 @@ from .seats import move
 from .seen import Seen
 from .settle import settling
 from .table import Event
+from .takeover import take_over
 from .verify import verify_ready
 
 Rule = Callable[[State, Seen, Policy], Decision | None]
@@ -165,9 +167,10 @@ def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
         if _waits_for_cards(rollout, state, seen, policy):
             continue
         if rollout.kind is Kind.ROLLBACK:
-            if rollout.target is None or rollout.target != state.previous:
-                return move(rollout, Event.REFUSED, "the release to return to is not `previous` any more")
-            return move(rollout, Event.RETURN, f"back to {rollout.target.release}, asked by {rollout.asked_by}")
+            if overtaken := _is_overtaken(rollout, state):
+                return move(rollout, Event.REFUSED, overtaken)
+            target = rollout.target.release if rollout.target else rollout.release
+            return move(rollout, Event.RETURN, f"back to {target}, asked by {rollout.asked_by}")
         if rollout.kind is Kind.RESTART and (state.live is None or state.live.release != rollout.release):
             serves = state.live.release if state.live else "nothing"
             return move(rollout, Event.REFUSED, f"{rollout.release} is not live any more, {serves} is: restart that")
@@ -176,6 +179,14 @@ def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
                 rollout, Event.ACCEPTED, f"its turn: {rollout.kind} {rollout.release}, asked by {rollout.asked_by}"
             )
     return None
+
+
+def _is_overtaken(rollout: Rollout, state: State) -> str:
+    """Why this rollback makes no sense any more; empty: it does."""
+    if rollout.instead_of is not None:
+        return "" if state.live == rollout.instead_of else f"{rollout.instead_of.release} is not live any more"
+    same = rollout.target is not None and rollout.target == state.previous
+    return "" if same else "the release to return to is not `previous` any more"
 
 
 def _waits_for_cards(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Refusal | None:
@@ -202,6 +213,7 @@ RULES: tuple[Rule, ...] = (
     retire_silent,
     give_up_start,
     revive_live,
+    take_over,
     verify_ready,
     honour_abort,
     enforce_deadline,
@@ -239,7 +251,9 @@ def at_rest(state: State, seen: Seen, policy: Policy) -> str:
             return f"{about}: {settles}"
         return f"{about}: {active.why}"
     frozen = f"; frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze else ""
+    waiting = paused(state, seen, policy)
+    pause = f"; instance {waiting[0]} is started again in {waiting[1]:.0f} s" if waiting else ""
     serving = f"{state.live.release} is live" if state.live else "nothing is live"
     waits = [(r.id, refusal) for r in state.queue if (refusal := _waits_for_cards(r, state, seen, policy))]
     queued = f"; {waits[0][0]} waits for its cards: {waits[0][1].why}" if waits else ""
-    return f"{serving}, no rollout is running{frozen}{queued}"
+    return f"{serving}, no rollout is running{pause}{frozen}{queued}"

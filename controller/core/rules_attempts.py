@@ -8,6 +8,7 @@ from .cards import is_back, shows
 from .desired import candidate_seat, wanted_seats
 from .policy import Policy
 from .records import Attempt, AttemptState, Closed, Seat, State
+from .restarts import given_up
 from .route import SlotState
 from .seats import is_fresh, missing_instances
 from .seen import Life, ProcessSeen, Seen
@@ -97,13 +98,15 @@ def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:
         ]
         seat = Seat(attempt.release, attempt.rollout)
         ready = {a.instance for a in state.seat_attempts(seat) if a.state is AttemptState.READY}
-        after = state.releases[attempt.release].instance(attempt.instance).start_after
+        after = set(state.releases[attempt.release].instance(attempt.instance).start_after)
         loads_a_model = attempt.role != "router"
         if loads_a_model and len(loading) >= policy.max_concurrent_starts:
             continue
         if settles_for_s(attempt, state, seen, policy) > 0 or leaves_its_bed(attempt, state, seen):
             continue
-        if set(after) <= ready:
+        if not after <= ready:  # those that are given up are not waited for, where others are there
+            after = (after - {a.instance for a in given_up(state, seat)}) or after
+        if after <= ready:
             cards = ", ".join(attempt.gpus) or "no GPU"
             return Decision(act.StartAttempt(attempt.id), f"start {attempt.id} on {cards}, port {attempt.port}")
     return None
@@ -126,11 +129,14 @@ def retire_unwanted(state: State, seen: Seen, policy: Policy) -> Decision | None
 
 
 def _waits_in_vain(attempt: Attempt, seat: Seat, state: State) -> bool:
-    """A router of a release that is kept, and what stands behind it is gone: live and candidates are started again."""
-    if seat in {state.live, candidate_seat(state.active)}:
+    """A router, and what stands behind it is gone: of live and of candidates it is started again, until given up."""
+    after = state.releases[attempt.release].instance(attempt.instance).start_after
+    if seat == state.live:
+        return bool(after) and {a.instance for a in given_up(state, seat)}.issuperset(after)
+    if seat == candidate_seat(state.active):
         return False
     gone = missing_instances(state, seat)
-    return any(name in gone for name in state.releases[attempt.release].instance(attempt.instance).start_after)
+    return any(name in gone for name in after)
 
 
 def is_drained(attempt: Attempt, state: State, seen: Seen) -> bool:

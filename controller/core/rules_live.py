@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from . import actions as act
 from .actions import Decision
 from .cards import Places, Refusal, holders, no_places, place, without_holder
 from .desired import SWITCHED, candidate_seat
 from .policy import Policy
 from .records import Attempt, AttemptState, Phase, Release, Seat, State
+from .restarts import deaths_in_a_row, give_up, given_up, pause_left_s, paused
 from .rules_attempts import LEAVING
-from .seats import all_ready, is_failed_bake, is_recallable, missing_instances, new_attempts
+from .seats import is_failed_bake, is_recallable, missing_instances, new_attempts
 from .seen import Seen
+from .silence import why_dead
 from .sleep import in_the_way, wake
 
 
 def retire_silent(state: State, seen: Seen, policy: Policy) -> Decision | None:
-    """Busy is not down: live is given up only when probes fail *and* its token counters stand still.
-
-    An engine that writes garbage counts its tokens as if nothing were wrong: there the probes alone decide.
-    """
+    """Busy is not down: live is given up only when probes fail *and* its own counters stand still."""
     if state.active is not None and state.active.phase in SWITCHED:
         return None  # the bake judges it
     for attempt in state.seat_attempts(state.live):
-        probe = seen.probes.get(attempt.id)
-        if attempt.state is not AttemptState.READY or probe is None or probe.ok:
+        if attempt.state is not AttemptState.READY:
             continue
-        still_s = seen.now.boot_s - max(probe.streak_since_s, probe.progress_at_s or 0.0)
-        if probe.streak < policy.silent_probes:
-            continue
-        if probe.layer == "output":
-            why = f"{probe.layer}: {probe.sentence}, {probe.streak} probes in a row"
-            return Decision(act.Retire(attempt.id, hurry=True), why)
-        if still_s >= policy.silent_s:
-            why = f"{probe.layer}: {probe.sentence}; no token for {still_s:.0f} s"
+        if why := why_dead(seen.probes.get(attempt.id), seen.now.boot_s, policy):
             return Decision(act.Retire(attempt.id, hurry=True), why)
     return None
 
@@ -54,13 +43,14 @@ def give_up_start(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 
 def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
-    """An instance of live that is gone is started again on its own cards, within the restart budget.
+    """An instance of live that is gone is started again on its own cards, after a pause, until its budget is spent.
 
     One that made room for the active rollout is not gone: it comes back when that one has ended without a switch.
     """
     seat, active = state.live, state.active
     if seat is None or (active is not None and (active.phase in SWITCHED or is_failed_bake(active))):
         return None
+    release, gone = state.releases[seat.release], {a.instance for a in given_up(state, seat)}
     for name in missing_instances(state, seat):
         mine = state.attempts_of(seat, name)
         if active is not None and (mine[-1].gave_way_to == active.id or mine[-1].id in active.planned("gives_way")):
@@ -71,21 +61,31 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
             if comes := _wake_live(mine[-1], state, seen):
                 return comes
             continue
-        recent = _recent_starts(mine, seen, policy)
-        if any(a.state in LEAVING for a in mine) or recent > policy.restart_budget:
+        if name in gone or _stands_before_nobody(release, name, gone):
             continue
-        release = state.releases[seat.release]
+        if ends := give_up(mine, seen, policy):
+            return ends
+        if any(a.state in LEAVING for a in mine) or pause_left_s(mine, seen, policy) > 0:
+            continue
         if yields := _yields_to_live(state, set(mine[-1].gpus)):
             return yields
         cards = _cards_to_revive(state, seen, mine[-1], release)
         if cards is None or no_places(state, release, policy, frozenset(), name):
             continue  # given to somebody while it was not allowed to start: when they are back, it is
         gpu_map = {name: cards}
+        deaths = deaths_in_a_row(mine, seen, policy)
+        counted = f" (start {deaths} of {policy.restart_budget})" if deaths else ""
         return Decision(
             act.AddAttempts(new_attempts(state, seen, policy, seat, gpu_map, name)),
-            f"live instance {name} is gone ({mine[-1].why}): start it again ({recent} starts so far)",
+            f"live instance {name} is gone ({mine[-1].why}): start it again{counted}",
         )
     return _bear(state, seen, policy, seat) or _rewire_router(state, seen, policy, seat)
+
+
+def _stands_before_nobody(release: Release, name: str, gone: set[str]) -> bool:
+    """A router is not started before engines that are all given up; where one is left, it serves with that."""
+    after = set(release.instance(name).start_after)
+    return bool(after) and after <= gone
 
 
 def _wake_live(last: Attempt, state: State, seen: Seen) -> Decision | None:
@@ -151,11 +151,6 @@ def _places_of_unborn(state: State, seen: Seen, seat: Seat) -> Places | None:
     return None if isinstance(placed, Refusal) else placed
 
 
-def _recent_starts(mine: Sequence[Attempt], seen: Seen, policy: Policy) -> int:
-    begun = [a for a in mine if a.boot_id == seen.now.boot_id]
-    return sum(seen.now.boot_s - a.planned_at_s < policy.restart_window_s for a in begun)
-
-
 def _rewire_router(state: State, seen: Seen, policy: Policy, seat: Seat) -> Decision | None:
     """A revived engine has another port: its router must learn it, and smg forgets workers over a restart anyway.
 
@@ -164,14 +159,18 @@ def _rewire_router(state: State, seen: Seen, policy: Policy, seat: Seat) -> Deci
     carried = [a for a in state.seat_attempts(seat) if a.state not in LEAVING]
     ports = {a.port for a in carried if a.role != "router"}
     stale = [a for a in carried if a.role == "router" and a.state is AttemptState.READY and set(a.workers) != ports]
-    if not stale or not all_ready(state, seat):
+    if not stale or not ports or not _all_ready_that_will_be(state, seat):
         return None
     old, release = stale[0], state.releases[seat.release]
     successors = [a for a in carried if a.instance == old.instance and set(a.workers) == ports]
     if any(a.state is AttemptState.READY for a in successors):
         return Decision(act.Retire(old.id), "its engines have other ports now, and its successor is ready")
-    mine = [a for a in state.attempts.values() if a.rollout == seat.rollout and a.instance == old.instance]
-    if successors or _recent_starts(mine, seen, policy) > policy.restart_budget:
+    mine = state.attempts_of(seat, old.instance)
+    if successors or mine[-1].given_up or mine[-1].state in LEAVING:
+        return None
+    if ends := give_up(mine, seen, policy):
+        return ends
+    if pause_left_s(mine, seen, policy) > 0:
         return None
     if no_places(state, release, policy, frozenset(), old.instance):
         return Decision(act.Retire(old.id), "its engines have other ports now: the router is started again")
@@ -179,16 +178,24 @@ def _rewire_router(state: State, seen: Seen, policy: Policy, seat: Seat) -> Deci
     return Decision(act.AddAttempts(attempts), f"the engines behind {old.id} have other ports now: a router that knows")
 
 
+def _all_ready_that_will_be(state: State, seat: Seat) -> bool:
+    gone = {a.instance for a in given_up(state, seat)}
+    ready = {a.instance for a in state.seat_attempts(seat) if a.state is AttemptState.READY}
+    return all(name in ready or name in gone for name in state.begun(seat))
+
+
 def comes_back(state: State, seen: Seen, policy: Policy) -> bool:
-    """Instances of live that made room are on their way back: nothing new begins before production is whole."""
+    """Instances of live that made room, or wait for their next start, are on their way back.
+
+    Nothing new begins before production is whole: it could take their cards.
+    """
     if state.live is None:
         return False
-    if _places_of_unborn(state, seen, state.live):
+    if _places_of_unborn(state, seen, state.live) or paused(state, seen, policy):
         return True
     ready = {a.instance for a in state.seat_attempts(state.live) if a.state is AttemptState.READY}
     for name in state.begun(state.live):
         mine = state.attempts_of(state.live, name)
-        moved = any(a.gave_way_to for a in mine)
-        if name not in ready and moved and _recent_starts(mine, seen, policy) <= policy.restart_budget:
+        if name not in ready and any(a.gave_way_to for a in mine) and not mine[-1].given_up:
             return True
     return False

@@ -10,6 +10,7 @@ from .actions import Decision
 from .policy import Policy
 from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .seen import ProbeSeen, Seen
+from .silence import is_computing
 from .table import Event
 
 
@@ -84,11 +85,6 @@ def is_fresh(probe: ProbeSeen | None, seen: Seen, fresh_s: float, since_s: float
     return seen.now.boot_s - probe.at_s <= fresh_s
 
 
-def is_recent(at_s: float | None, seen: Seen, policy: Policy) -> bool:
-    """Whether that was a moment ago, as far as anybody's patience with a busy engine goes."""
-    return at_s is not None and seen.now.boot_s - at_s < policy.silent_s
-
-
 def heard_since(state: State, seat: Seat, door: str, seen: Seen, fresh_s: float, since_s: float) -> bool:
     """Whether every attempt of the seat, and the seat through the front door, has generated since then."""
     names = (*(a.id for a in state.seat_attempts(seat)), door)
@@ -113,7 +109,6 @@ def ask_to_leave(rollout: Rollout, state: State, names: tuple[str, ...], seen: S
             why = f"its cards are needed by {rollout.id} ({(rollout.target or rollout.seat).release})"
             probe = seen.probes.get(name)
             silent = probe is not None and not probe.ok and probe.streak >= policy.silent_probes
-            computes = probe is not None and probe.layer != "output" and is_recent(probe.progress_at_s, seen, policy)
-            hurry = silent and not computes
+            hurry = silent and probe is not None and not is_computing(probe, seen.now.boot_s, policy)
             return Decision(act.Retire(name, hurry=hurry, gives_way_to=rollout.id), why)
     return None

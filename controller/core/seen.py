@@ -47,6 +47,8 @@ class ProbeSeen:
     streak: int = 1  # how many in a row had this outcome
     streak_since_s: float = 0.0
     progress_at_s: float | None = None  # when the engine's own token counters were last seen to move
+    pool_at_s: float | None = None  # … and the use of its KV pool, without a token: it prefills
+    has_counters: bool = False  # whether it ever showed any
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +119,5 @@ class Seen:
     sleeps: Mapping[str, SleepSeen] = field(default_factory=dict)  # what this daemon asked last, by attempt id
     gpus: tuple[Gpu, ...] = ()
     gpus_at_s: float | None = None  # when the cards were read; None: there is nothing to read
+    releases_gone: frozenset[str] = frozenset()  # of those that could take over: their files are gone
     gpus_why: str = ""  # why nobody knows which cards there are, or how they are

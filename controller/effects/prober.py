@@ -1,7 +1,7 @@
 """Generation probes on a schedule of their own: the loop reads the newest result and never waits for one.
 
 Healthy means that tokens came out. A probe that fails says at which layer: host, process, port, HTTP, generation; and
-next to it stands when the engine's own token counters last moved, so that busy is not taken for down.
+next to it stands when the engine's own counters last moved, so that busy is not taken for down (`core.silence`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class _Target:
     seen: ProbeSeen | None = None
     counters: Counters | None = None
     progress_at_s: float | None = None
+    pool_at_s: float | None = None
     recent: deque[tuple[float | None, float | None]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     def typical(self, index: int) -> float | None:
@@ -50,7 +51,10 @@ class _Target:
 
 
 class Prober:
-    """`wish` says who is to be probed; `results` is what is known. `on_change` is called when an outcome turns."""
+    """`wish` says who is to be probed; `results` is what is known. `on_change` is called when an outcome turns.
+
+    `clock`: seconds since boot; probes are due and dated by it.
+    """
 
     def __init__(
         self,
@@ -59,11 +63,13 @@ class Prober:
         pids_of: Callable[[str], Collection[int]],
         on_change: Callable[[], None] = lambda: None,
         timeout_s: float = _TIMEOUT_S,
+        clock: Callable[[], float] = Clock.boot_s,
     ) -> None:
         self._doors = {"public": f"http://{public}", "preview": f"http://{preview}"}
         self._pids_of = pids_of
         self._on_change = on_change
         self._timeout_s = timeout_s
+        self._clock = clock
         self._lock = threading.Lock()
         self._targets: dict[str, _Target] = {}
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="probe")
@@ -85,7 +91,7 @@ class Prober:
                 if target is None or (target.wish.port, target.wish.model) != (wish.port, wish.model):
                     target = _Target(wish)
                 elif wish.every_s < target.wish.every_s:
-                    target.due_s = min(target.due_s, Clock.boot_s() + wish.every_s)
+                    target.due_s = min(target.due_s, self._clock() + wish.every_s)
                 target.wish = wish
                 kept[wish.target] = target
             self._targets = kept
@@ -93,14 +99,19 @@ class Prober:
     def results(self) -> Mapping[str, ProbeSeen]:
         with self._lock:
             return {
-                name: replace(t.seen, progress_at_s=t.progress_at_s)
+                name: replace(
+                    t.seen,
+                    progress_at_s=t.progress_at_s,
+                    pool_at_s=t.pool_at_s,
+                    has_counters=t.counters is not None,
+                )
                 for name, t in self._targets.items()
                 if t.seen is not None
             }
 
     def _schedule(self) -> None:
         while not self._stop.wait(_TICK_S):
-            now_s = Clock.boot_s()
+            now_s = self._clock()
             with self._lock:
                 due = [t for t in self._targets.values() if not t.running and t.due_s <= now_s]
                 for target in due:
@@ -109,7 +120,7 @@ class Prober:
                 self._pool.submit(self._run, target)
 
     def _run(self, target: _Target) -> None:
-        started_s = Clock.boot_s()
+        started_s = self._clock()
         wish = target.wish
         counters: Counters | None = None
         try:
@@ -133,7 +144,7 @@ class Prober:
         return probe(f"http://127.0.0.1:{wish.port}", wish.model, timeout_s=self._timeout_s)
 
     def _keep(self, target: _Target, result: Probe, counters: Counters | None, started_s: float) -> None:
-        now_s = Clock.boot_s()
+        now_s = self._clock()
         with self._lock:
             before = target.seen
             same = before is not None and before.ok == result.ok
@@ -155,6 +166,8 @@ class Prober:
             if counters is not None:
                 if target.counters is None or counters.moved_since(target.counters):
                     target.progress_at_s = now_s
+                elif counters.kv_usage != target.counters.kv_usage:
+                    target.pool_at_s = now_s
                 target.counters = counters
             target.running = False
             target.due_s = now_s + target.wish.every_s

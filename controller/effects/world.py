@@ -13,6 +13,7 @@ from ..core.desired import SWITCHED, probe_wishes
 from ..core.records import AttemptState, Now, Rollout, State
 from ..core.route import Traffic
 from ..core.seen import GateSeen, Life, ProcessSeen, Seen
+from ..core.takeover import candidates
 from ..core.verify import is_due
 from .clock import Clock
 from .deployments import Deployments
@@ -106,7 +107,11 @@ class RealWorld:
             gpus=gpus,
             gpus_at_s=None if sheet.age_s is None else now.boot_s - sheet.age_s,
             gpus_why=sheet.why,
+            releases_gone=frozenset(r for r in candidates(state) if not self._is_kept(r)),
         )
+
+    def _is_kept(self, release: str) -> bool:
+        return (self.config.releases_dir / release / "manifest.json").is_file()
 
     def _processes(self, state: State) -> dict[str, ProcessSeen]:
         seen = {}

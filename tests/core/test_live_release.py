@@ -5,26 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core import actions as act
-from controller.core.records import AttemptState, Kind, Phase
+from controller.core.records import AttemptState, Closed, Kind, Phase
 from controller.core.route import Mode, SlotState
 from controller.core.rules import decide
 from controller.core.seen import Life
 from controller.loop import Loop
 from controller.store.journal import Journal
-
-
-def test_live_that_dies_is_started_again_within_the_budget(box, release):
-    box.finish(box.propose(release("one")))
-    end_s = box.world.clock_s + box.loop.policy.restart_window_s / 2
-    while box.world.clock_s < end_s:
-        if not box.loop.step():
-            box.world.clock_s += 0.5
-        for name, process in box.world.processes.items():
-            if box.state.attempts[name].state is AttemptState.READY:
-                process.life = Life.EXITED
-    starts = [a for a in box.state.attempts.values() if a.release == "one@00000000"]
-    assert len(starts) == 1 + box.loop.policy.restart_budget
-    assert box.state.live.release == "one@00000000"
 
 
 def test_live_that_is_started_again_and_hangs_is_given_up_and_does_not_block_its_successor(box, release):
@@ -38,29 +24,23 @@ def test_live_that_is_started_again_and_hangs_is_given_up_and_does_not_block_its
     assert box.finish(box.propose(release("two"))) is Phase.PROMOTED
 
 
-def test_live_is_not_started_again_on_cards_that_somebody_holds_by_now(box, release):
-    box.loop.policy = replace(box.loop.policy, restart_budget=0)
-    box.finish(box.propose(release("one")))
+def test_live_waits_for_cards_that_are_not_to_be_had(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    box.ask(act.CloseCard("gpu-0", Closed("boss", "its fan", 0.0)))
     box.world.processes["one-a-1"].life = Life.EXITED
     box.settle()
-    rollout = box.propose(release("two", gpus=4), require_approval=True)
-    box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
-    box.world.clock_s += box.loop.policy.restart_window_s
     assert box.loop.step() is False, "it waits, and does not spin"
-    box.ask(act.Approve(rollout, "boss"))
-    assert box.finish(rollout) is Phase.PROMOTED
+    assert "is down and is not started again, its cards are taken" in box.loop.alarms[0]
+    box.ask(act.OpenCard("gpu-0"))
+    box.run(lambda: box.state.is_served() and "one-a-2" in box.state.attempts)
 
 
-def test_live_comes_back_on_free_cards_when_its_own_are_somebody_elses(box, release):
-    box.loop.policy = replace(box.loop.policy, restart_budget=0)
+def test_live_comes_back_on_free_cards_when_its_own_are_not_to_be_had(box, release):
     box.finish(box.propose(release("one")))
+    box.ask(act.CloseCard("gpu-0", Closed("boss", "its fan", 0.0)))
     box.world.processes["one-a-1"].life = Life.EXITED
-    box.settle()
-    rollout = box.propose(release("two"), require_approval=True)
-    box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
-    box.world.clock_s += box.loop.policy.restart_window_s
-    box.run(lambda: "one-a-3" in box.state.attempts and box.state.is_served())
-    assert box.state.seat_attempts(box.state.live)[0].gpus == ("gpu-2", "gpu-3")
+    box.run(lambda: "one-a-2" in box.state.attempts and box.state.is_served())
+    assert box.state.seat_attempts(box.state.live)[0].gpus == ("gpu-1", "gpu-2")
 
 
 def test_reboot_brings_live_back(box, release):
@@ -205,17 +185,6 @@ def test_an_engine_whose_shim_was_killed_is_not_ended_before_its_streams_are_thr
     box.world.in_flight[slot] = 0
     assert box.finish(rollout) is Phase.PROMOTED
     assert box.world.processes["one-a-1"].life is Life.EXITED
-
-
-def test_live_that_is_down_for_good_is_an_alarm(box, release):
-    box.finish(box.propose(release("one")))
-    for _ in range(400):
-        if not box.loop.step():
-            box.world.clock_s += 0.5
-        for name, process in box.world.processes.items():
-            if box.state.attempts[name].state is AttemptState.READY:
-                process.life = Life.EXITED
-    assert "live instance a is down and is not started again" in box.loop.alarms[0]
 
 
 def test_a_stop_that_does_not_end_is_an_alarm(box, release):

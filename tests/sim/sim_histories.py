@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from fake_world import make_release
 from sim_world import SimProcess, SimWorld
@@ -14,12 +15,19 @@ from simulation import POLICY, Simulation, Violated, new_simulation
 from sleepy_world import HEALTHY, TROUBLES
 
 from controller.core import actions as act
+from controller.core.policy import LAST_KNOWN_GOOD
 from controller.core.records import Closed, Freeze, Kind, Release
 from controller.core.route import SlotState, Traffic
 from controller.core.seen import Life
 from controller.core.table import IllegalMove
 
 STEPS = 60
+POLICIES: tuple[dict[str, Any], ...] = (  # of a history, by its seed
+    {},
+    {"when_live_keeps_dying": LAST_KNOWN_GOOD, "restart_budget": 1},
+    {"restart_budget": 2, "restart_window_s": 60.0, "restart_pause_s": 3.0},
+    {"when_live_keeps_dying": LAST_KNOWN_GOOD, "restart_budget": 0},
+)
 OPENINGS = ("empty", "one", "warm", "pair", "whole", "router", "drowsy whole", "drowsy halves")
 
 
@@ -56,14 +64,16 @@ def opening(name: str) -> Simulation:
 class History:
     """One seed. `play` raises `Violated` with the story when something does not hold."""
 
-    def __init__(self, seed: int, steps: int = STEPS) -> None:
+    def __init__(self, seed: int, steps: int = STEPS, sim: Simulation | None = None) -> None:
+        """`sim`: the box that it befalls; None: the seed chooses one."""
         self.seed = seed
         self.steps = steps
         self.dice = random.Random(seed)  # noqa: S311 - replayed by its seed
-        self.sim = opening(self.dice.choice(OPENINGS)).fork()
+        self.sim = sim or opening(self.dice.choice(OPENINGS)).fork()
         self.restless = self.dice.choice((0.15, 0.35, 0.6))  # how often something happens
         self.deadly = self.dice.choice((0.0, 0.05, 0.15))  # how often the daemon is killed
         self.happenings, self.weights = zip(*HAPPENINGS.items(), strict=True)
+        self.sim.follow(**POLICIES[seed % len(POLICIES)])
 
     def play(self) -> None:
         try:

@@ -125,8 +125,32 @@ MUTANTS = (
     _one(
         "what keeps dying is started for ever",
         CORE + "rules_live.py",
-        "if any(a.state in LEAVING for a in mine) or recent > policy.restart_budget:",
-        "if any(a.state in LEAVING for a in mine):",
+        "        if ends := give_up(mine, seen, policy):\n            return ends\n        if any(",
+        "        if any(",
+    ),
+    _one(
+        "it is started again at once, as fast as it dies",
+        CORE + "restarts.py",
+        "min(policy.restart_pause_s * 2 ** (deaths - 2), policy.restart_pause_max_s) if deaths > 1 else 0.0",
+        "0.0",
+    ),
+    _one(
+        "what was given up is forgotten over a reboot",
+        CORE + "rules_live.py",
+        "if name in gone or _stands_before_nobody(",
+        "if (name in gone and mine[-1].boot_id == seen.now.boot_id) or _stands_before_nobody(",
+    ),
+    _one(
+        "one release after another takes over, and nobody is asked",
+        CORE + "takeover.py",
+        " or last_takeover(state) is not None:",
+        ":",
+    ),
+    _one(
+        "a release takes over from one that serves",
+        CORE + "takeover.py",
+        "return bool(gone) and all(",
+        "return bool(gone) and any(",
     ),
     # cards and processes
     Mutant(
@@ -173,7 +197,7 @@ MUTANTS = (
     _one(
         "a kept router waits for ever",
         CORE + "rules_attempts.py",
-        "    if seat in {state.live, candidate_seat(state.active)}:\n        return False\n    gone",
+        "    if seat == candidate_seat(state.active):\n        return False\n    gone",
         "    if seat.release in state.releases:\n        return False\n    gone",
     ),
     # one at a time, and who may

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 from fake_world import Box
@@ -19,7 +20,8 @@ from controller.core import actions as act
 from controller.core.continuity import broken_steps
 from controller.core.invariants import unsettled, violations
 from controller.core.policy import Policy
-from controller.core.records import ACTIVE, AttemptState, Phase, State
+from controller.core.records import ACTIVE, AttemptState, Kind, Phase, State
+from controller.core.restarts import given_up
 from controller.core.route import DoorSeen, SlotState
 from controller.core.seats import missing_instances
 from controller.core.seen import Seen
@@ -244,6 +246,10 @@ class Simulation(Box):
         self.lull_s = min(max(0.5, self.lull_s * 2), longest_s)
         self.world.wait(min(self.world.next_event_s() + 0.01, self.lull_s))
 
+    def follow(self, **changes: Any) -> None:
+        """From now on another policy, as if the daemon had read another configuration."""
+        self.policy = self.loop.policy = replace(self.policy, **changes)
+
     def run(self, until: Callable[[], bool], limit_s: float = 6000.0, tick_s: float = 30.0) -> None:
         """Pass after pass; time moves when there is nothing to do."""
         boot, end_s = self.world.boot, self.world.clock_s + limit_s
@@ -313,6 +319,9 @@ class Simulation(Box):
             self.ask(act.AskAbort(active.id, "tester"))
         state = self.state
         if not self.is_idle or not self.is_over:
+            return False
+        if state.live is not None and given_up(state, state.live):  # a person is called, and comes
+            self.propose(state.releases[state.live.release], Kind.RESTART, force=True, strategy="any", bake_s=0.0)
             return False
         if any(a.holds and a.state not in _SETTLED for a in state.attempts.values()):
             return False
