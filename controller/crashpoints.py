@@ -25,7 +25,6 @@ POINTS = (
 )
 
 _reached: Counter[str] = Counter()
-_armed = os.environ.get("CUTOVER_CRASH_AT", "")
 _listeners: list[Callable[[str], None]] = []
 
 
@@ -38,9 +37,10 @@ def crash_point(name: str) -> None:
     """Die here if a test asked for it."""
     for listener in _listeners:
         listener(name)
-    if not _armed:
+    armed = os.environ.get("CUTOVER_CRASH_AT")
+    if not armed:
         return
-    wanted, _, count = _armed.partition(":")
+    wanted, _, count = armed.partition(":")
     if name != wanted:
         return
     _reached[name] += 1

@@ -5,6 +5,7 @@ Used by the demo, by the tests and by the benchmarks. Everything it starts it en
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -106,6 +107,12 @@ class Stage:
 
     def start_daemon(self, **environment: str) -> None:
         """Start `cutover serve` and wait until it answers."""
+        self.begin_daemon(**environment)
+        if not self.until(self.answers, READY_TIMEOUT_S):
+            raise StageError(f"the daemon did not come up; it said: {self.daemon_words()}")
+
+    def begin_daemon(self, **environment: str) -> None:
+        """Start `cutover serve` and do not wait: it may be meant to die before it answers."""
         with (self.directory / "daemon.log").open("ab") as log:
             self.daemon = subprocess.Popen(
                 [sys.executable, "-m", "controller", "--config", str(self.config_file), "serve"],
@@ -115,8 +122,6 @@ class Stage:
                 start_new_session=True,
                 env={**os.environ, **self.environment, **environment},
             )
-        if not self.until(self.answers, READY_TIMEOUT_S):
-            raise StageError(f"the daemon did not come up; it said: {self.daemon_words()}")
 
     def answers(self) -> bool:
         if self.daemon is not None and self.daemon.poll() is not None:
@@ -223,14 +228,16 @@ class Clients:
         *,
         pause_s: float = 0.0,
         timeout_s: float = REQUEST_TIMEOUT_S,
+        rate_per_s: float = 0.0,
     ) -> None:
+        """`rate_per_s`: short questions that arrive besides, each on a connection of its own."""
         self._log = log
         self._last_answer_s = timeout_s + 60.0
         with log.open("wb") as out:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "controller.demo.load"),
-                    *(endpoint, model, str(streams), str(max_tokens), str(pause_s), str(timeout_s)),
+                    *(endpoint, model, str(streams), str(max_tokens), str(pause_s), str(timeout_s), str(rate_per_s)),
                 ],
                 stdout=out,
                 stdin=subprocess.DEVNULL,
@@ -238,14 +245,18 @@ class Clients:
 
     def tally(self) -> dict[str, Any]:
         """The newest sums."""
-        lines = self._log.read_bytes().splitlines()
-        for line in reversed(lines):
-            try:
-                found: dict[str, Any] = json.loads(line)
-            except ValueError:
-                continue
-            return found
-        return {"sent": 0}
+        return next((line for line in reversed(self._lines()) if "sent" in line), {"sent": 0})
+
+    def problems(self) -> list[dict[str, Any]]:
+        """Every request that was not served whole: why, its status, and from when to when (`time.monotonic()`)."""
+        return [line for line in self._lines() if "problem" in line]
+
+    def _lines(self) -> list[dict[str, Any]]:
+        found = []
+        for line in self._log.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):  # the last one may be half written
+                found.append(json.loads(line))
+        return found
 
     def stop(self) -> dict[str, Any]:
         """Let the last answers finish, then return the sums."""

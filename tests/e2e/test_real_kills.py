@@ -1,0 +1,157 @@
+"""kill -9 of every process that has a part in serving, at every named point and at random instants, under users' load.
+
+A random evening is told again with its seed:
+
+    CUTOVER_KILL_SEED=17 CUTOVER_KILLS=40 python -m pytest tests/e2e/test_real_kills.py -m kills -n 0 -s
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import Counter
+
+import pytest
+from kill_kit import BOTH_HALVES, DECIDES_S, HALF, SERVES_S, WHOLE, Box
+from nursery import QuickStage
+
+from controller.crashpoints import POINTS
+from controller.demo.stage import Stage
+
+SEED = int(os.environ.get("CUTOVER_KILL_SEED", "1"))
+AN_EVENING = 40  # kills on one box
+GAP_S = 0.6  # the longest pause between two kills
+MOST_ROLLOUTS = 8
+
+# --- named points -----------------------------------------------------------------------------------------------------
+
+SCENARIOS = {
+    "promoted": (HALF, lambda box, _: box.propose(HALF), "promoted"),
+    "rejected": (HALF, lambda box, _: box.propose(HALF, "fail"), "rejected"),
+    # All cards serve: one goes to sleep for the other, users wait meanwhile; then by hand the way back.
+    "swapped": (
+        WHOLE,
+        lambda box, n: box.rollback() if n % 2 else box.propose(WHOLE, strategy="swap"),
+        "promoted rolled_back",
+    ),
+}
+NOT_REACHED: dict[str, dict[str, str]] = {name: {} for name in SCENARIOS}
+"""Points that a scenario cannot reach, each with its reason."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_daemon_that_is_killed_at_every_named_point(tmp_path, scenario):
+    """One death after another in as few rollouts as there is room for: each daemon is armed for the next point."""
+    instances, ask, ends = SCENARIOS[scenario]
+    wanted = [name for name in POINTS if name not in NOT_REACHED[scenario]]
+    with Box(tmp_path, SEED, instances) as box:
+        at_named_points(box, wanted, ask, ends.split())
+        box.rest()
+    report([box])
+    assert box.reached == set(wanted)
+    assert {*wanted, *NOT_REACHED[scenario]} == set(POINTS)
+    assert (box.tally["failed"], box.tally["truncated"]) == (0, 0), box.tally["first_problem"]
+
+
+def at_named_points(box, wanted, ask, ends):
+    asking = [name for name in wanted if name.startswith("request-")]
+    others = [name for name in wanted if name not in asking]
+    box.dice.shuffle(others)
+    box.arms.extend(asking + [f"{name}:{box.dice.randint(1, 3)}" for name in others])
+    box.kill_daemon()
+    box.revive()
+    for number in range(MOST_ROLLOUTS):
+        rollout = ask(box, number)
+        while box.state().rollouts[rollout].ended_wall_s is None:
+            if box.is_dead():
+                box.revive()
+            time.sleep(0.01)
+        assert box.state().rollouts[rollout].phase.value in ends, "\n".join(box.story)
+        if not box.arms and not box.armed:
+            return
+
+
+# --- random instants --------------------------------------------------------------------------------------------------
+
+
+def an_evening(directory, seed, kills, stage=QuickStage):
+    """Rollouts of all kinds one after the other, and somebody is killed all the while."""
+    with Box(directory, seed, stage=stage) as box:
+        for _ in range(kills):
+            want_something(box)
+            time.sleep(box.dice.uniform(0, GAP_S))
+            box.strike()
+        box.rest()
+    report([box])
+    return box
+
+
+def want_something(box):
+    """Somebody asks for the next thing when the last one is over; now and then they think better of it."""
+    state = box.state()
+    waiting = [r.id for r in state.rollouts.values() if r.ended_wall_s is None]
+    if waiting:
+        if box.dice.random() < 0.05:
+            box.file(f"/v1/rollouts/{waiting[0]}/abort", None)
+        return
+    kinds = {"better": 4, "bad": 2, "back": 3, "two halves": 1, "whole": 1}
+    match box.dice.choices(list(kinds), list(kinds.values()))[0]:
+        case "better":
+            box.propose(HALF)
+        case "bad":
+            box.propose(HALF, "fail")
+        case "back":
+            box.rollback()
+        case "two halves":
+            box.propose(BOTH_HALVES)
+        case "whole":
+            box.propose(WHOLE)
+
+
+def evenings(directory, kills):
+    """So many kills in all, each box with a seed of its own: in the first the daemon starts as it does in earnest."""
+    each = [min(AN_EVENING, kills - n) for n in range(0, kills, AN_EVENING)]
+    played = [an_evening(directory / "timed", SEED, each[0], Stage)]
+    keeps_its_bounds(played[0])
+    played += [an_evening(directory / str(n), SEED + n, count) for n, count in enumerate(each[1:], 1)]
+    report(played)
+
+
+def keeps_its_bounds(box):
+    """By the median: a box that has other things to do can be late with anything once."""
+    assert statistics.median(box.times["serves"]) <= SERVES_S
+    assert statistics.median(box.times["decides"]) <= DECIDES_S
+
+
+@pytest.mark.timeout(300)
+def test_kills_at_random_instants(tmp_path):
+    an_evening(tmp_path, SEED, 30)
+
+
+@pytest.mark.kills
+@pytest.mark.timeout(1800)
+def test_many_kills_at_random_instants(tmp_path):
+    evenings(tmp_path, int(os.environ.get("CUTOVER_KILLS", "200")))
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(4 * 3600)
+def test_thousands_of_kills_at_random_instants(tmp_path):
+    evenings(tmp_path, int(os.environ.get("CUTOVER_KILLS", "2000")))
+
+
+def report(played):
+    """Figures for whoever looks (-s)."""
+    kills = sum((box.kills for box in played), Counter())
+    phases = sum((box.phases for box in played), Counter())
+    sums = Counter()
+    for box in played:
+        sums.update({name: box.tally[name] for name in ("sent", "failed", "truncated")})
+    print(f"\nseeds {[box.seed for box in played]}: {kills.total()} kills {dict(kills)}")
+    print(f"  rollouts {dict(phases)}; requests {dict(sums)}")
+    for name in ("rate", "serves", "decides"):
+        values = sorted(t for box in played for t in box.times[name])
+        if values:
+            print(f"  {name}: median {statistics.median(values):.2f}, largest {values[-1]:.2f}, {len(values)} times")
