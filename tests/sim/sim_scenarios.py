@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import contextlib
 from collections import ChainMap, Counter
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from sim_histories import opening, release_of
 from simulation import Simulation
 
 from controller.core import actions as act
-from controller.core.records import Kind, Phase, Seat
+from controller.core.policy import LAST_KNOWN_GOOD
+from controller.core.records import AttemptState, Kind, Phase, Seat
+from controller.core.restarts import given_up
+from controller.core.seats import missing_instances
 from controller.core.seen import Life
 from controller.core.table import IllegalMove
+from controller.core.takeover import is_lost
 
 When = Callable[[Simulation], bool]
 Do = Callable[[Simulation], object]
@@ -38,6 +43,8 @@ class Scenario:
     name: str
     steps: tuple[tuple[When, Do], ...]
     ends: tuple[Phase, ...] = ()  # how the rollout can end; empty: it depends on who is killed when
+    policy: Mapping[str, Any] = field(default_factory=dict)  # what is configured otherwise
+    patient: bool = False  # what is left to happen is waited for while live comes back
 
 
 @dataclass
@@ -87,7 +94,14 @@ class Play:
             with contextlib.suppress(IllegalMove):  # the moment came too late for that, and nothing was changed
                 self.left.pop(0)[1](self.sim)
             self.sim.world.version += 1
-        return self.sim.is_over and self.sim.is_idle
+        return self.sim.is_over and self.sim.is_idle and not self._waits_for_live()
+
+    def _waits_for_live(self) -> bool:
+        seat = self.sim.state.live
+        if not self.scenario.patient or not self.left:
+            return False
+        gone = {a.instance for a in given_up(self.sim.state, seat)} if seat else set()
+        return seat is not None and any(name not in gone for name in missing_instances(self.sim.state, seat))
 
     def killed(self) -> Play:
         """The same evening as it goes on when the daemon is killed at this very moment."""
@@ -100,7 +114,9 @@ class Play:
 
 def begin(scenario: Scenario, strategy: str, path: Path | None = None) -> Play:
     """`path`: of the journal, where it is to be a file."""
-    return Play(scenario, strategy, opening(_BOXES[strategy][0]).fork(path), list(scenario.steps))
+    sim = opening(_BOXES[strategy][0]).fork(path)
+    sim.follow(**scenario.policy)
+    return Play(scenario, strategy, sim, list(scenario.steps))
 
 
 # --- moments ----------------------------------------------------------------------------------------------------------
@@ -122,6 +138,17 @@ def at_once(sim: Simulation) -> bool:
 
 def at_rest(sim: Simulation) -> bool:
     return sim.is_over and sim.is_idle
+
+
+def live_stands(sim: Simulation) -> bool:
+    """It serves, or does no more."""
+    ready = [a.id for a in sim.state.seat_attempts(sim.state.live) if a.state is AttemptState.READY]
+    serves = sim.is_over and any(sim.world.processes[name].life is Life.RUNNING for name in ready)
+    return serves or live_is_given_up(sim)
+
+
+def live_is_given_up(sim: Simulation) -> bool:
+    return at_rest(sim) and is_lost(sim.state)
 
 
 # --- what happens -----------------------------------------------------------------------------------------------------
@@ -241,6 +268,8 @@ def stranger(sim: Simulation) -> None:
 
 
 DONE = (Phase.PROMOTED,)
+DYING: Mapping[str, Any] = {"restart_budget": 1, "restart_window_s": 30.0, "restart_pause_s": 0.5}
+TAKEN_OVER: Mapping[str, Any] = {**DYING, "when_live_keeps_dying": LAST_KNOWN_GOOD}
 SCENARIOS = (
     Scenario("nothing happens", (), DONE),
     Scenario("a gate fails", ((at_once, says("fail")),), (Phase.REJECTED,)),
@@ -268,6 +297,11 @@ SCENARIOS = (
     Scenario("rolled back in the bake", ((at(Phase.BAKING), roll_back),)),
     Scenario("restarted", ((at_rest, restart),)),
     Scenario("live dies at rest", ((at_rest, kill_live),)),
+    Scenario("live keeps dying", ((live_stands, kill_live),) * 6, policy=DYING, patient=True),
+    Scenario("live keeps dying, the host is rebooted", (*((live_stands, kill_live),) * 4, (live_is_given_up, reboot)),
+             policy=DYING, patient=True),
+    Scenario("live keeps dying, and who takes over too", ((live_stands, kill_live),) * 9, policy=TAKEN_OVER,
+             patient=True),
     Scenario("production is taken down", ((at_rest, stand_down),)),
     Scenario("the door dies at the cutover", ((at(Phase.CUTTING_OVER), close_door),)),
     Scenario("the door forgets in the bake", ((at(Phase.BAKING), door_forgets),)),

@@ -38,6 +38,12 @@ def test_a_daemon_that_is_killed_once_at_every_point(strategy):
             assert explore(scenario, strategy, deaths=1).played > 10
 
 
+@pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.patient], ids=lambda s: s.name)
+def test_a_daemon_that_is_killed_while_live_keeps_dying(scenario):
+    """It counts on where it died, gives up for good, and nobody takes over twice."""
+    assert explore(scenario, "blue-green", deaths=1).played > 50
+
+
 @pytest.mark.parametrize(("scenario", "strategy"), every([s for s in SCENARIOS if s.name in PAIRS], ("blue-green",)))
 def test_a_daemon_that_is_killed_twice(scenario, strategy):
     counts = explore(scenario, strategy)
