@@ -52,7 +52,7 @@ __all__ = [
 
 START_TIMEOUT_S = 30.0  # for the shim to write who it is; it takes 60 ms on an idle box
 POLL_S = 0.01
-STRAY_ROUNDS = 5
+KILL_ROUNDS = 6
 STRAYS_SHOWN = 8
 ATTEMPT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -194,9 +194,9 @@ def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:
         started = read_start(run_dir)
         if lock is None or started is None:
             return ()
-        signalled = _signal_strays(run_dir, started.identity, signal.SIGKILL if force else signal.SIGTERM)
-        for _ in range(STRAY_ROUNDS if force else 0):  # what was forked meanwhile; the dead cannot fork
-            if not (more := _signal_strays(run_dir, started.identity, signal.SIGKILL)):
+        number, signalled = signal.SIGKILL if force else signal.SIGTERM, set[int]()
+        for _ in range(KILL_ROUNDS if force else 1):  # what was forked meanwhile; the dead cannot fork
+            if not (more := _signal_strays(run_dir, started.identity, number)):
                 break
             signalled |= more
     return tuple(sorted(signalled))

@@ -47,12 +47,13 @@ class Strangers:
         """Round the animal that is about to be started as `name`."""
         self.begin("ignores_term", self.root / "elsewhere")
         wait_until((self.root / "elsewhere" / "ready").exists, "a stranger is there")
-        self.witness(runs / f"{name}x")
         self.witness(runs / name)
 
-    def read(self, log: Path) -> None:
-        with log.open("rb") as file:
-            self.witness(self.root, stdin=file.fileno())
+    def join(self, run_dir: Path) -> None:
+        """When it runs: next door, where the name of the directory begins alike, and at its log."""
+        self.witness(run_dir.with_name(f"{run_dir.name}x"))
+        with (run_dir / "engine.log").open("rb") as log:
+            self.witness(self.root, stdin=log.fileno())
 
     def harmed(self) -> list[str]:
         found = [str(path) for path in self.root.glob("heard.*") if path.read_bytes()]
@@ -105,7 +106,7 @@ class Zoo:
         else:
             self.cage.start(self.animals, grace_s)
         self.cage.hold_all()
-        self.strangers.read(self.cage.kept[0].run_dir / "engine.log")
+        self.strangers.join(self.cage.kept[0].run_dir)
         return self.cage.kept
 
     def adopt(self, keeper: Processes) -> None:

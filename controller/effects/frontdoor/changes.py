@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+:/-]{0,199}")
 _HEALTH_PATH = re.compile(r"/[A-Za-z0-9._~/?&=-]*")
+_LAST_PORT = 65535
 NOBODY = "-"  # the attempt of a slot that has none
 DEFAULT_HEALTH_PATH = "/health"
 
@@ -29,6 +30,8 @@ def check_route(route: Route, slots: int) -> None:
         for slot in wished:
             if not 1 <= slot.number <= slots:
                 raise DoorSettingsError(f"the route names slot {slot.number}; the front door has slots 1 to {slots}")
+            if not 1 <= slot.port <= _LAST_PORT:  # HAProxy would take its last 16 bits: somebody else's port
+                raise DoorSettingsError(f"slot {slot.number}: port {slot.port} is none; expected 1 to {_LAST_PORT}")
             for what, value, expected in (
                 ("attempt", slot.attempt, _ATTEMPT),
                 ("health path", slot.health_path, _HEALTH_PATH),
@@ -70,6 +73,12 @@ def changes(route: Route, seen: Snapshot, settings: DoorSettings) -> list[str]:
         for backend, slots in zip(BACKENDS, (route.public, route.preview), strict=True)
         for slot in slots
     }
+    for backend, number in wished.keys() - seen.slots.keys():  # it was started when there were to be fewer
+        there = max((slot for name, slot in seen.slots if name == backend), default=0)
+        raise DoorSettingsError(
+            f"the route names slot {number}; the front door that runs has slots 1 to {there}, and more when it is "
+            "started again, which ends the requests in it"
+        )
     by_state: dict[SlotState, list[str]] = {state: [] for state in SlotState}
     for key, slot in wished.items():
         by_state[slot.state] += _settle(key, slot, seen)

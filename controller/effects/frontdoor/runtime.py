@@ -64,7 +64,7 @@ class RuntimeSocket:
         """Send commands that change something; an answer that is not the known confirmation is an error."""
         for command in commands:
             answer = self.ask(command)
-            if answer and not _CONFIRMED.search(answer):
+            if answer and not all(map(_CONFIRMED.search, answer.split(", "))):  # it names address and port each
                 raise DoorError(f"the front door refused `{command}`: {answer}")
 
     def _connect(self) -> None:

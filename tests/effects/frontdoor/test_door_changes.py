@@ -85,6 +85,7 @@ def test_doors_close_first_and_open_last():
     [
         ((slot(1), slot(1)), (), "names a slot of `engines` twice"),
         ((slot(5),), (), "slot 5; the front door has slots 1 to 4"),
+        ((slot(1, port=70_000),), (), "slot 1: port 70000"),  # HAProxy takes it for 4464
         ((slot(1),), (slot(1, port=2),), "gives slot 1 to a1 and to a1"),
         ((slot(1, attempt="a; shutdown sessions server engines/s2"),), (), "slot 1: attempt"),
         ((Slot(1, 2, "/h x", "r", "a"),), (), "slot 1: health path"),

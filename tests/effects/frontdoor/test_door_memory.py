@@ -1,0 +1,57 @@
+"""What the door's files remember is what it has confirmed: no more, no less, and at once."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from controller.core.route import Route, SlotState
+from controller.effects.frontdoor.committed import committed_route
+from controller.effects.frontdoor.door import DoorSettings, FrontDoor
+from controller.effects.frontdoor.errors import DoorError
+from controller.effects.frontdoor.runtime import RuntimeSocket
+
+
+def test_what_was_applied_is_remembered_when_the_call_returns(doors, engines, slot_of):
+    door, blue, green = doors(), engines("blue"), engines("green")
+    door.apply(Route(1, (slot_of(1, blue),)))
+    assert committed_route(door.settings.directory) == {"blue": (1, SlotState.READY)}
+    door.apply(Route(2, (slot_of(1, blue, state=SlotState.DRAIN), slot_of(2, green))))
+    assert committed_route(door.settings.directory) == {
+        "blue": (1, SlotState.DRAIN),
+        "green": (2, SlotState.READY),
+    }
+    door.apply(Route(3, (slot_of(1, blue), slot_of(2, green, state=SlotState.DRAIN))))
+    assert committed_route(door.settings.directory) == {
+        "blue": (1, SlotState.READY),
+        "green": (2, SlotState.DRAIN),
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("set server engines/s99 state ready", "No such server"),
+        ("set server engines/s2 addr 127.0.0.1 port -3", "no need to change the addr, can't change <port>"),
+    ],
+)
+def test_what_the_door_does_not_confirm_is_an_error(doors, command, answer):
+    """Of two things that it was told it may do one: the answer names both."""
+    door = doors()
+    with (
+        RuntimeSocket(door.socket_path) as runtime,
+        pytest.raises(DoorError, match=f"the front door refused `{re.escape(command)}`: {re.escape(answer)}"),
+    ):
+        runtime.do([command])
+    assert committed_route(door.settings.directory) == {}
+
+
+def test_a_door_with_fewer_slots_than_this_daemon_would_give_it_says_so(doors, engines, slot_of):
+    """It was started before the configuration was changed, and is left alone."""
+    door = doors(slots=2)
+    settings = door.settings
+    larger = FrontDoor(DoorSettings(settings.directory, settings.public, settings.preview, slots=5))
+    larger.ensure()
+    with pytest.raises(DoorError, match=r"names slot 5; the front door that runs has slots 1 to 2"):
+        larger.apply(Route(1, (slot_of(5, engines("blue")),)))
