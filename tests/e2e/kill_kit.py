@@ -35,7 +35,8 @@ SETTINGS = {
     "drain_s": 60,
     "start_s": 90,
     "hold_max": 2000,
-    "watch": {"restart_budget": 1000},  # here production dies more often in a minute than elsewhere in a year
+    # Here production dies more often in a minute than elsewhere in a year.
+    "watch": {"restart_budget": 1000, "restart_pause_s": 0.1, "restart_pause_max_s": 0.5},
 }
 STREAMS, MAX_TOKENS, RATE_PER_S = 6, 60, 50.0
 GATE = """\
@@ -61,7 +62,17 @@ POLL_S = 0.01
 SERVES_S, DECIDES_S = 2.0, 5.0  # what docs/promises.md says (P2, P3)
 PATIENCE_S = 60.0  # what a box may need that has other things to do; the promises are judged by medians
 LAST_DECISIONS = 25
-WEIGHTS = {"daemon": 8, "door": 3, "daemon and door": 4, "engine": 4, "shim": 3, "shim of the door": 1}
+WEIGHTS = {
+    "daemon": 7,
+    "daemon and door": 4,
+    "daemon and engine": 2,
+    "daemon and shim": 2,
+    "door": 3,
+    "engine": 2,
+    "shim": 2,
+    "shim of the door": 1,
+}
+AGAIN, AGAIN_S = 0.25, 0.5  # how often a daemon is killed again that has just been started, and after how long at most
 # Its shim starts the door again after 0.05 s, and after twice that each time it did not live for ten seconds.
 DOOR_STEADY_S, DOOR_KILLS_IN_A_ROW = 11.0, 3
 
@@ -207,39 +218,41 @@ class Box:
         """Kill somebody, whom the dice choose, and wait until what the promises say holds again."""
         names = self.victims()
         victim = self.dice.choices(names, [WEIGHTS[name] for name in names])[0]
-        whose = self._who_has(victim)
-        if not whose and victim in {"engine", "shim"}:
-            victim = "daemon"  # nothing of that kind runs: it was killed a moment ago
+        parts = victim.split(" and ")
+        whose = self._who_has(parts[-1])
+        if not whose and parts[-1] in {"engine", "shim"}:
+            victim, parts = "daemon", ["daemon"]  # nothing of that kind runs: it was killed a moment ago
         attempt = self.dice.choice(whose) if whose else ""
         before, known = self.running(), self.state()
         self.tell(f"kill {victim} {attempt}".rstrip())
         self.kills[victim] += 1
         at_s = time.monotonic()
-        parts = victim.split(" and ")
         self.dice.shuffle(parts)
         for part in parts:
             self._kill(part, attempt)
+        dead_s = time.monotonic()
         if "daemon" in parts:
             self.stage.begin_daemon()
         if "door" in parts:
             self.await_service(at_s)
         if "daemon" in parts:
-            self.await_decision(at_s)
-        self.judge_adopted(before, known)
+            self.await_decision(self._and_again(at_s))
+        state = self.judge_adopted(before, known)
+        if "engine" in parts and state.attempts[attempt].exposed:
+            self.excuses.append(Excuse(f"the engine of {attempt} was killed", at_s, dead_s))
 
-    def _who_has(self, victim: str) -> list[str]:
+    def _who_has(self, part: str) -> list[str]:
         """Attempts whose engine, or whose shim, is there to be killed."""
-        if victim not in {"engine", "shim"}:
+        if part not in {"engine", "shim"}:
             return []
-        return sorted(name for name in self.running() if self._of(name, shim=victim == "shim"))
+        return sorted(name for name in self.running() if self._of(name, shim=part == "shim"))
 
     def _kill(self, part: str, attempt: str) -> None:
-        at_s = time.monotonic()
         match part:
             case "daemon":
                 self.kill_daemon()
             case "door":
-                self._door_killed_s.append(at_s)
+                self._door_killed_s.append(time.monotonic())
                 self._blow(self._door_members(shim=False))
             case "shim of the door":
                 self._door_has_shim = False
@@ -249,14 +262,23 @@ class Box:
             case "engine":
                 self.hit.add(attempt)
                 self._blow(self._of(attempt, shim=False))
-                if self.state().attempts[attempt].exposed:
-                    self.excuses.append(Excuse(f"the engine of {attempt} was killed", at_s, time.monotonic()))
 
     def kill_daemon(self) -> None:
         daemon = self.stage.daemon
         assert daemon is not None
         daemon.send_signal(signal.SIGKILL)
         daemon.wait()
+
+    def _and_again(self, at_s: float) -> float:
+        """Now and then the new daemon is killed, too, wherever it is in its start; when the last one was killed."""
+        while self.dice.random() < AGAIN:
+            time.sleep(self.dice.uniform(0, AGAIN_S))
+            self.tell("kill the new daemon")
+            self.kills["new daemon"] += 1
+            at_s = time.monotonic()
+            self.kill_daemon()
+            self.stage.begin_daemon()
+        return at_s
 
     def _of(self, attempt: str, *, shim: bool) -> Members:
         return self._split(self.stage.config.runs_dir / attempt, shim=shim)
@@ -334,7 +356,7 @@ class Box:
         if self.await_decision(at_s):
             self.judge_adopted(before, None)
 
-    def judge_adopted(self, before: dict[str, Members], known: State | None) -> None:
+    def judge_adopted(self, before: dict[str, Members], known: State | None) -> State:
         """Whoever ran and was not killed runs on, the same processes; production is not sent away."""
         state, found = self.state(), []
         for name, old in before.items():
@@ -351,13 +373,14 @@ class Box:
                     found.append(f"{name} is live, was well and was sent away: {attempt.why}")
         if found:
             self.fail(found)
+        return state
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
         """Nobody is killed any more: everything ends, and what must hold at rest holds."""
         give_up_s = time.monotonic() + 2 * PATIENCE_S
-        while complaints := at_rest(self.stage, self.state(), self.hit, self.acknowledged):
+        while complaints := at_rest(self.stage, self.state(), self.acknowledged):
             if time.monotonic() > give_up_s:
                 self.fail(complaints)
             time.sleep(0.1)

@@ -25,7 +25,6 @@ Members = dict[int, int]
 
 SETTLED = {AttemptState.READY, AttemptState.ASLEEP}
 STARTED = "(emulated), model"  # what an emulated engine says once, when it begins
-EARLY_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ def _is_shim(pid: int) -> bool:
     return True  # it is gone already
 
 
-def at_rest(stage: Stage, state: State, hit: set[str], acknowledged: list[str]) -> list[str]:
-    """Sentences that name what does not hold (yet). `hit`: attempts whose engine was killed on purpose."""
+def at_rest(stage: Stage, state: State, acknowledged: list[str]) -> list[str]:
+    """Sentences that name what does not hold (yet). `acknowledged`: rollouts that somebody was told were filed."""
     door = stage.door().read()
     seen = Seen(now=Clock().now(), door=door)
     found = [f"{r.id} is {r.phase}" for r in state.rollouts.values() if r.ended_wall_s is None]
@@ -128,5 +127,5 @@ def unexcused(problems: list[dict[str, Any]], excuses: list[Excuse]) -> list[str
     return [
         f"{p['problem']} (status {p['status']}, sent at {p['sent_s']:.3f} s, ended at {p['ended_s']:.3f} s)"
         for p in problems
-        if not any(p["sent_s"] <= e.to_s + EARLY_S and p["ended_s"] >= e.from_s for e in excuses)
+        if not any(p["sent_s"] <= e.to_s and p["ended_s"] >= e.from_s for e in excuses)
     ]

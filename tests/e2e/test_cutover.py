@@ -86,27 +86,6 @@ def test_kill_9_of_the_daemon_costs_nothing_and_adopts(stage, make, profile, cli
     judge(load.stop())
 
 
-@pytest.mark.parametrize(
-    "point",
-    ["begin-after:6", "effect-before:2", "effect-after:2", "finish-before:2", "begin-before:9", "finish-after:4"],
-)
-def test_kill_9_in_the_middle_of_a_rollout_is_carried_on(stage, make, profile, clients, point):
-    stage.finish(stage.propose(make("one"), "one.yaml", gates=profile))
-    load = clients(4)
-    stage.stop_daemon()
-    stage.start_daemon(CUTOVER_CRASH_AT=point)
-    rollout = stage.propose(make("two"), "two.yaml", gates=profile)
-    daemon = stage.daemon
-    assert stage.until(lambda: daemon.poll() is not None, 60), f"{point} was never reached"
-    assert daemon.returncode == -signal.SIGKILL
-    stage.daemon = None
-    stage.start_daemon()
-    assert stage.finish(rollout)["phase"] == "promoted"
-    starts = [f.name for f in stage.config.runs_dir.iterdir()]
-    assert len(starts) == 2, "one attempt, one engine: a crash between start and record leaves exactly one"
-    judge(load.stop())
-
-
 def test_front_door_that_is_killed_comes_back_with_the_committed_route(stage, make, profile, clients):
     stage.finish(stage.propose(make("one"), "one.yaml", gates=profile))
     pid = stage.get("/v1/status")["front_door"]["pid"]

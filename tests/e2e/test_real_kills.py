@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from kill_kit import BOTH_HALVES, DECIDES_S, HALF, SERVES_S, WHOLE, Box
+from kill_oracle import STARTED, Excuse, at_rest, unexcused
 from nursery import QuickStage
 
 from controller.crashpoints import POINTS
@@ -76,7 +79,7 @@ def at_named_points(box, wanted, ask, ends):
 # --- random instants --------------------------------------------------------------------------------------------------
 
 
-def an_evening(directory, seed, kills, stage=QuickStage):
+def an_evening(directory, seed, kills, stage=QuickStage, at_the_end=lambda _: None):
     """Rollouts of all kinds one after the other, and somebody is killed all the while."""
     with Box(directory, seed, stage=stage) as box:
         for _ in range(kills):
@@ -84,6 +87,7 @@ def an_evening(directory, seed, kills, stage=QuickStage):
             time.sleep(box.dice.uniform(0, GAP_S))
             box.strike()
         box.rest()
+        at_the_end(box)
     report([box])
     return box
 
@@ -93,7 +97,7 @@ def want_something(box):
     state = box.state()
     waiting = [r.id for r in state.rollouts.values() if r.ended_wall_s is None]
     if waiting:
-        if box.dice.random() < 0.05:
+        if box.dice.random() < 0.02:
             box.file(f"/v1/rollouts/{waiting[0]}/abort", None)
         return
     kinds = {"better": 4, "bad": 2, "back": 3, "two halves": 1, "whole": 1}
@@ -127,7 +131,34 @@ def keeps_its_bounds(box):
 
 @pytest.mark.timeout(300)
 def test_kills_at_random_instants(tmp_path):
-    an_evening(tmp_path, SEED, 30)
+    an_evening(tmp_path, SEED, 30, at_the_end=the_oracle_is_not_blind)
+
+
+def the_oracle_is_not_blind(box):
+    """What must not be is put there, and each of it is named."""
+    state, runs = box.state(), box.stage.config.runs_dir
+    live = state.seat_attempts(state.live)[0]
+    stray_home = runs / "nobody-a-99"
+    stray_home.mkdir()
+    stray = subprocess.Popen(["sleep", "60"], cwd=stray_home, start_new_session=True)
+    with (runs / live.id / "engine.log").open("a") as log:
+        log.write(f"another one {STARTED} emu\n")
+    lost = replace(state, live=None, attempts={live.id: replace(live, rollout="r9999")})
+    found = " / ".join([*at_rest(box.stage, state, ["r9998"]), *at_rest(box.stage, lost, [])])
+    stray.kill()
+    stray.wait()
+    stray_home.rmdir()
+    for words in (
+        f"nobody-a-99 holds nothing, and [{stray.pid}] live in it",
+        f"{live.id} is one attempt, and 2 engines were started for it",
+        "r9998 was acknowledged and is gone",
+        "nothing is live",
+        f"{live.id} holds {', '.join(live.gpus)} and is neither live nor previous",
+    ):
+        assert words in found
+    request = {"problem": "cut", "status": 200, "sent_s": 10.0, "ended_s": 12.0}
+    assert unexcused([request], [Excuse("before", 8.0, 9.9), Excuse("after", 12.1, 13.0)])
+    assert not unexcused([request], [Excuse("then", 11.0, 11.1)])
 
 
 @pytest.mark.kills
