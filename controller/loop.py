@@ -48,7 +48,7 @@ class Loop:
         self.seen = seen
         decision = decide(state, seen, self.policy)
         self.why = decision.why
-        self.alarms = [*violations(state, seen, self.policy), *alarms(state, seen)]
+        self.alarms = [*violations(state, seen, self.policy), *alarms(state, seen, self.policy)]
         self.passes += 1
         if isinstance(decision.action, Wait):
             return False

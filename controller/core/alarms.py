@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .policy import Policy
 from .records import Attempt, AttemptState, Phase, State
-from .restarts import given_up
+from .restarts import given_up, pause_left_s
 from .seats import missing_instances
 from .seen import Life, Seen
 from .takeover import is_lost, last_takeover
@@ -13,12 +14,15 @@ STOP_SLACK_S = 30.0
 LAST_WORDS = 200  # characters of an engine's last line
 
 
-def alarms(state: State, seen: Seen) -> list[str]:
+_DEFAULTS = Policy()
+
+
+def alarms(state: State, seen: Seen, policy: Policy = _DEFAULTS) -> list[str]:
     """Live instances that nobody starts any more, stops that do not end, engines without a shim, a silent door."""
     found = [
         *_took_over(state),
         *_keeps_dying(state),
-        *_live_down(state),
+        *_live_down(state, seen, policy),
         *_misplaced(state),
         *_slow_stops(state, seen),
     ]
@@ -43,12 +47,13 @@ def _keeps_dying(state: State) -> list[str]:
     """What was given up: what it said last, what that means for users, and what to do."""
     if state.live is None:
         return []
-    users = "nobody is served" if is_lost(state) else "what is left of live serves on"
+    gone = given_up(state, state.live)
+    users = "nobody is served" if gone and is_lost(state) else "what is left of live serves on"
     way_out = "`cutover rollback` goes to the release before" if state.previous else "`cutover propose` another"
     return [
         f"live keeps dying: instance {a.instance} of {a.release}: {a.given_up}; its last words: {_last_words(a)}; "
         f"{users}; `cutover logs {a.id}` has its log, `cutover restart` starts all of it anew, {way_out}"
-        for a in given_up(state, state.live)
+        for a in gone
     ]
 
 
@@ -73,18 +78,20 @@ def _last_words(attempt: Attempt) -> str:
     return f"{attempt.why}; {lines[-1][:LAST_WORDS]}" if lines else attempt.why
 
 
-def _live_down(state: State) -> list[str]:
+def _live_down(state: State, seen: Seen, policy: Policy) -> list[str]:
     if state.live is None:
         return []
-    held = {a.instance for a in (*state.seat_attempts(state.live), *given_up(state, state.live))}
+    missing = {name: state.attempts_of(state.live, name) for name in missing_instances(state, state.live)}
+    held = {a.instance for a in state.seat_attempts(state.live)}
     active = state.active
     by_plan = {a.instance for a in state.attempts.values() if active is not None and a.gave_way_to == active.id}
     way_out = "`cutover rollback` goes to the release before" if state.previous else "`cutover propose` another"
     return [
         f"live instance {name} is down and is not started again, its cards are taken: "
         f"`cutover show {state.live.rollout}` says why; {way_out}"
-        for name in missing_instances(state, state.live)
+        for name, mine in missing.items()
         if name not in held and name not in by_plan
+        if not mine[-1].given_up and pause_left_s(mine, seen, policy) <= 0
     ] + [
         f"live instance {a.instance} sleeps and is not woken: "
         + "; ".join(

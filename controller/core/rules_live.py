@@ -50,8 +50,9 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
     seat, active = state.live, state.active
     if seat is None or (active is not None and (active.phase in SWITCHED or is_failed_bake(active))):
         return None
-    release, gone = state.releases[seat.release], {a.instance for a in given_up(state, seat)}
-    for name in missing_instances(state, seat):
+    release, missing = state.releases[seat.release], missing_instances(state, seat)
+    gone = {name for name in missing if state.attempts_of(seat, name)[-1].given_up}
+    for name in missing:
         mine = state.attempts_of(seat, name)
         if active is not None and (mine[-1].gave_way_to == active.id or mine[-1].id in active.planned("gives_way")):
             continue  # it made room, or was gone before it was asked to
@@ -118,7 +119,7 @@ def _besides(state: State) -> tuple[Attempt, ...]:
     active = state.active
     target = active.target if active is not None and active.phase is Phase.ROLLING_BACK else None
     kept = (state.live, candidate_seat(active), target)
-    return tuple(a for a in state.attempts.values() if a.holds and Seat(a.release, a.rollout) not in kept)
+    return tuple(a for a in state.held if Seat(a.release, a.rollout) not in kept)
 
 
 def _yields_to_live(state: State, cards: set[str]) -> Decision | None:

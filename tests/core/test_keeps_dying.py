@@ -142,6 +142,7 @@ def test_nobody_gets_the_cards_of_an_instance_that_waits_for_its_next_start(box,
     rollout = box.propose(release("two", gpus=4))
     box.settle_for(20.0)
     assert "instance a is started again in" in box.loop.why
+    assert box.loop.alarms == []
     assert box.phase(rollout) is Phase.QUEUED
     box.run(lambda: is_served(box))
     assert box.state.seat_attempts(box.state.live)[0].id == "one-a-3"
