@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..config import Config
     from .client import Client
 
-SYSTEM_SOCKET = Path("/run/cutover/cutover.sock")
-
 
 @dataclass(slots=True)
 class Session:
@@ -38,13 +36,14 @@ class Session:
 
         if self.socket_path is not None:
             return Client(self.socket_path, "--socket")
-        from ..config import default_paths
+        from ..config import SYSTEM_SOCKET, default_paths, is_of_the_system
 
         config = self.config()
         socket, source = config.socket, config.source
-        if socket == default_paths(os.environ, root=os.geteuid() == 0)[1] and not os.path.exists(socket):  # noqa: PTH110 - False where Path.exists raises: a folder that is not ours to search
-            # A person without a configuration of their own, on a box with the system's daemon.
-            socket = SYSTEM_SOCKET if os.path.exists(SYSTEM_SOCKET) else socket  # noqa: PTH110
+        if socket == default_paths(os.environ, system=is_of_the_system())[1] and not os.path.exists(socket):  # noqa: PTH110 - False where Path.exists raises: a folder that is not ours to search
+            # A person without a configuration of their own, on a box with the system's daemon. They may not be let
+            # into its folder, and then are told so.
+            socket = SYSTEM_SOCKET if os.path.isdir(SYSTEM_SOCKET.parent) else socket  # noqa: PTH112
         return Client(socket, source)
 
     def emit(self, document: Any) -> None:

@@ -364,6 +364,17 @@ def test_a_lock_ends_with_its_shim_and_is_not_inherited_by_the_program(attempts,
     until(lambda: observe(second_dir).child_pid)
 
 
+def test_the_file_of_a_lock_can_be_opened_by_other_users_whatever_the_umask(attempts, tmp_path, until):
+    card = tmp_path / "cutover-GPU-1.lock"
+    before = os.umask(0o077)
+    try:
+        run_dir, _ = attempts.start(argv=("sleep", "1000"), locks=(card,))
+    finally:
+        os.umask(before)
+    until(lambda: observe(run_dir).child_pid)
+    assert card.stat().st_mode & 0o777 == 0o644
+
+
 def test_a_lock_that_cannot_be_made_is_named(attempts, tmp_path, until):
     run_dir, _ = attempts.start(argv=("sleep", "1000"), locks=(tmp_path / "nowhere" / "x.lock",))
     seen = until(lambda: (look := observe(run_dir)).status is Status.EXITED and look)

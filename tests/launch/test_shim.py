@@ -61,6 +61,14 @@ def test_exit_record_can_be_read_by_a_stranger(attempts, ended):
     }
 
 
+@pytest.mark.parametrize(("inherited", "left"), [("-500", "0"), ("0", "0"), ("300", "300")])
+def test_a_program_has_no_protection_from_the_kernels_killer(tmp_path, inherited, left):
+    score = tmp_path / "oom_score_adj"
+    score.write_text(f"{inherited}\n")
+    shim.give_up_protection(str(score))
+    assert score.read_text().split()[0] == left
+
+
 def test_stop_is_term_first(attempts, ended):
     run_dir, _ = attempts.start("exits", 0, "wait")
     request_stop(run_dir)

@@ -1,0 +1,206 @@
+"""The product as a service: installed by the docs, hardened, restarted, upgraded, killed, rebooted, removed.
+
+The tests are one evening on one box, in this order; each begins when live serves.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from debian_tree import ROOT
+from operator_kit import CONFIG, PROFILE, TOPOLOGY, Box
+
+pytestmark = [pytest.mark.init, pytest.mark.timeout(540)]
+
+UNIT = "/opt/cutover/lib/systemd/system/cutover.service"
+WORD = re.compile(r"`(\w+)`")
+STATE = "/var/lib/cutover"
+BACK_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def installed(box: Box) -> Box:
+    box.write("/etc/cutover/cutover.yaml", CONFIG)
+    box.write("/etc/cutover/quick.yaml", PROFILE)
+    box.by_the_docs("Install", box.versions[0])
+    box.propose()
+    return box
+
+
+@pytest.fixture
+def live(installed: Box) -> Box:
+    installed.settle()
+    return installed
+
+
+def live_attempt(box: Box) -> str:
+    [attempt] = box.settle()["live"]["attempts"]
+    return str(attempt["id"])
+
+
+def test_installed_by_the_docs_it_serves(live):
+    assert live.unit("ActiveState") == "active"
+    assert live.status()["version"] == live.versions[0]
+    assert live.answer() == "1 answer"
+    modes = live.run(f"stat -c '%a %U %G' {STATE} /run/cutover /run/cutover/cutover.sock {STATE}/journal.sqlite")
+    assert modes.split("\n")[:3] == ["700 cutover cutover", "750 cutover cutover", "660 cutover cutover"]
+    assert modes.split("\n")[3] == "600 cutover cutover"
+
+
+def test_a_person_in_the_group_may_propose_and_a_stranger_may_not(live):
+    live.run("useradd -G cutover alice && useradd mallory")
+    ask = "runuser -u {} -- /opt/cutover/bin/cutover {}"
+    assert live.container.ask(ask.format("alice", "status"))[0] == 0
+    code, said = live.container.ask(ask.format("mallory", "status"))
+    assert (code, "may not talk to the daemon" in said) == (4, True), said
+    # What works on files is for the daemon's user, and finds them without being told where.
+    live.run(ask.format("cutover", f"backup {STATE}/evening.sqlite"))
+
+
+def test_the_unit_is_sound_and_closed(live):
+    code, said = live.container.ask(f"systemd-analyze verify {UNIT}")
+    assert (code, said) == (0, "")
+    bound = re.search(r"exposure level of at most (\d+\.\d)", (ROOT / "docs/security.md").read_text())
+    assert bound, "docs/security.md names the bound"
+    threshold = round(float(bound[1]) * 10)
+    live.run(f"systemd-analyze security --no-pager --threshold={threshold} cutover.service")
+
+
+def test_what_would_take_something_from_the_engines_is_left_out(live):
+    """Whoever adds one of these to the unit has to read in docs/security.md first why it is not there."""
+    table = (ROOT / "docs/security.md").read_text().split("| left out | because |", 1)[1].split("\n\n", 1)[0]
+    left_out = {name for row in table.splitlines() if row.startswith("| `") for name in WORD.findall(row.split("|")[1])}
+    assert {"DeviceAllow", "PrivateTmp", "MemoryDenyWriteExecute"} <= left_out
+    unit = live.run("systemctl cat cutover")
+    assert {name for name in left_out if re.search(rf"^{name}=", unit, re.MULTILINE)} == set()
+    # What implies one of them would be seen here: with any DeviceAllow, nothing else can be opened.
+    assert (live.unit("DevicePolicy"), live.unit("DeviceAllow")) == ("auto", "")
+
+
+def test_the_kernel_ends_an_engine_before_the_daemon_and_the_door(live):
+    who = live.who_runs()
+    score = "cat /proc/{}/oom_score_adj"
+    engine, door = who[live_attempt(live)], who["frontdoor"]
+    scores = [int(live.run(score.format(pid))) for pid in (live.daemon_pid(), door[2], engine[0], engine[2])]
+    assert live.unit("OOMScoreAdjust") == "-500"
+    if scores == [0, 0, 0, 0]:
+        pytest.skip("this machine has no CAP_SYS_RESOURCE: systemd itself could not protect anybody")
+    assert scores == [-500, -500, -500, 0]
+
+
+def test_a_restart_of_the_daemon_cuts_nobody(live):
+    who, daemon = live.who_runs(), live.daemon_pid()
+    with live.streams():
+        live.run("systemctl restart cutover")
+        live.settle()
+    assert live.who_runs() == who
+    assert live.daemon_pid() != daemon
+
+
+def test_kill_9_of_the_daemon_cuts_nobody(live):
+    who, daemon = live.who_runs(), live.daemon_pid()
+    with live.streams():
+        live.run(f"kill -9 {daemon}")
+        live.container.until(lambda: live.daemon_pid() not in (0, daemon), BACK_S, "the daemon")
+        live.settle()
+    assert live.who_runs() == who
+
+
+def test_a_daemon_that_hangs_is_started_again_by_the_watchdog(live):
+    live.write("/etc/systemd/system/cutover.service.d/short.conf", "[Service]\nWatchdogSec=4\n")
+    live.run("systemctl daemon-reload && systemctl restart cutover")
+    live.settle()
+    who, daemon = live.who_runs(), live.daemon_pid()
+    live.run(f"sleep 6; kill -0 {daemon}")  # whoever is well is fed
+    with live.streams():
+        live.run(f"kill -STOP {daemon}")
+        live.container.until(lambda: live.daemon_pid() not in (0, daemon), BACK_S, "the watchdog")
+        live.settle()
+    assert live.who_runs() == who
+    live.run("rm -r /etc/systemd/system/cutover.service.d && systemctl daemon-reload && systemctl restart cutover")
+
+
+def test_an_upgrade_leaves_engines_and_front_door_alone_and_carries_a_rollout_on(live):
+    live.write("/root/next.yaml", TOPOLOGY.replace("name: box", "name: next"))
+    with live.streams():
+        live.cutover("propose /root/next.yaml --require-approval")
+        live.container.until(lambda: live.phase() == "awaiting_approval", BACK_S, "the gates to pass")
+        who = live.who_runs()
+        live.by_the_docs("Upgrade", live.versions[1])
+        assert live.settle()["version"] == live.versions[1]
+        assert live.who_runs() == who, "the door, live and the candidate"
+        [rollout] = [r for r in (live.status()["rollout"],) if r]
+        live.cutover(f"approve {rollout['id']} && /opt/cutover/bin/cutover watch {rollout['id']}")
+    assert live.status()["live"]["release"].startswith("next@")
+    assert live.who_runs() == who
+
+
+def test_kill_9_of_the_front_door_needs_no_daemon(live):
+    live.run("systemctl stop cutover")
+    who = live.who_runs()
+    live.run(f"kill -9 {who['frontdoor'][2]}")
+    live.container.until(lambda: live.answer() == "1 answer", BACK_S, "the front door")
+    now = live.who_runs()
+    assert now["frontdoor"][:2] == who["frontdoor"][:2], "its shim is another one"
+    assert now["frontdoor"][2] != who["frontdoor"][2]
+    live.run("systemctl start cutover")
+    live.settle()
+    assert live.who_runs() == now, "the daemon did not adopt"
+
+
+def test_kill_9_of_the_front_doors_shim_cuts_nobody(live):
+    who = live.who_runs()
+    with live.streams():
+        live.run(f"kill -9 {who['frontdoor'][0]}")
+        live.run("sleep 2")
+    # Nobody would start that one again, when it dies too, but the daemon.
+    live.run(f"kill -9 {who['frontdoor'][2]}")
+    live.container.until(lambda: live.answer() == "1 answer", BACK_S, "the front door")
+    live.settle()
+    now = live.who_runs()
+    assert now["frontdoor"][0] != who["frontdoor"][0]
+
+
+def test_kill_9_of_an_engine_is_a_start_in_its_place(live):
+    before = live_attempt(live)
+    live.run(f"kill -9 {live.who_runs()[before][2]}")
+    live.container.until(lambda: live.settle() and live_attempt(live) != before, BACK_S, "another attempt")
+    assert live.answer() == "1 answer"
+
+
+def test_kill_9_of_an_engines_shim_cuts_nobody(live):
+    attempt = live_attempt(live)
+    engine = live.who_runs()[attempt]
+    with live.streams():
+        live.run(f"kill -9 {engine[0]}")
+        live.container.until(lambda: any(attempt in a for a in live.status()["alarms"]), BACK_S, "an alarm")
+    assert live.who_runs()[attempt][2:] == engine[2:]
+
+
+def test_a_reboot_brings_production_back(live):
+    before, boot = live.status()["live"], live.run("cat /proc/sys/kernel/random/boot_id")
+    live.container.reboot()
+    seen = live.settle()
+    assert live.run("cat /proc/sys/kernel/random/boot_id") != boot
+    assert seen["live"]["release"] == before["release"]
+    assert {a["id"] for a in seen["live"]["attempts"]}.isdisjoint(a["id"] for a in before["attempts"])
+    assert live.answer() == "1 answer"
+    assert not seen["alarms"]
+
+
+def test_a_daemon_that_is_stopped_leaves_production_and_what_is_removed_is_gone(live):
+    who = live.who_runs()
+    live.run("systemctl stop cutover")
+    assert live.answer() == "1 answer"
+    assert live.who_runs() == who
+    # A person who looks in the meantime, as root, leaves nothing behind that the daemon could not use.
+    live.container.ask("/opt/cutover/bin/cutover doctor")
+    assert live.run(f"find {STATE} /run/lock/cutover* ! -user cutover 2>/dev/null || true") == ""
+    live.run("systemctl start cutover")
+    live.settle()
+    assert live.who_runs() == who
+    live.by_the_docs("Remove", live.versions[1])
+    assert live.who_runs() == {}
+    assert live.run("find /proc -maxdepth 1 -user cutover") == ""
+    assert live.container.ask("systemctl cat cutover")[0] != 0
