@@ -18,7 +18,7 @@ from pathlib import Path
 from launch import shim
 
 TABLE_FRESH_S = 1.0  # one scan of /proc a second (600 processes: 15 ms) serves everybody who only reads
-LOOKS = 10
+LOOKS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,32 +99,37 @@ def each_stray(run_dir: str, since_ticks: int) -> Iterator[tuple[int, int]]:
     """The same one by one, so that it can be ended as soon as it is seen.
 
     A process that forks and ends is gone before a look at a full /proc comes to it, its successor is in no list yet:
-    98 of 100 looks saw nobody. So those that are new are looked at again at once, which is quick; when nobody is, each
-    that lives was looked at.
+    98 of 100 looks saw nobody. So when somebody was gone too soon, those that are new are looked at again at once,
+    which is quick, until each that was listed was looked at.
     """
-    known = {str(os.getpid())}
+    known, somebody_left = {str(os.getpid())}, True
     for _ in range(LOOKS):
-        new = [name for name in os.listdir("/proc") if name.isdigit() and name not in known]  # noqa: PTH208
-        if not new:
+        if not somebody_left:
             return
+        new = [name for name in os.listdir("/proc") if name.isdigit() and name not in known]  # noqa: PTH208
         known.update(new)
+        somebody_left = False
         for name in new:
-            if _lives_in(name, run_dir):
-                stat = shim.stat_of(name)
-                if stat and stat.alive and not stat.has_terminal and stat.start_ticks >= since_ticks:
-                    yield int(name), stat.start_ticks
+            lives_there = _lives_in(name, run_dir)
+            stat = shim.stat_of(name) if lives_there else None
+            if stat and stat.alive and not stat.has_terminal and stat.start_ticks >= since_ticks:
+                yield int(name), stat.start_ticks
+            somebody_left |= lives_there is None or (lives_there and stat is None)
 
 
-def _lives_in(pid: str, run_dir: str) -> bool:
+def _lives_in(pid: str, run_dir: str) -> bool | None:
+    """None when it has ended, whether or not somebody has waited for it yet."""
     try:
         return _is_marked(pid, run_dir)
-    except FileNotFoundError:  # its first thread has ended, and only another one can tell
-        with contextlib.suppress(OSError):
-            threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
-            return any(_is_marked(f"{pid}/task/{thread}", run_dir) for thread in threads if thread != pid)
-    except OSError:
+    except FileNotFoundError:
         pass
-    return False
+    except OSError:
+        return False
+    with contextlib.suppress(OSError):  # its first thread has ended, and another one can tell
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with contextlib.suppress(OSError):
+                return _is_marked(f"{pid}/task/{thread}", run_dir)
+    return None
 
 
 def _is_marked(task: str, run_dir: str) -> bool:

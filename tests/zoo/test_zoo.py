@@ -300,7 +300,7 @@ def test_a_port_that_is_held_by_what_is_left_names_it_before_the_next_start(zoo,
 
 def test_who_forks_on_without_a_shim_is_seen_at_every_look_and_ended(zoo, cage):
     """Each generation lives for some milliseconds, and a full look at /proc takes longer."""
-    cage.start([(next(animal for animal in ANIMALS if animal.name == "forks_on"), free_port())])
+    cage.start([(next(animal for animal in ANIMALS if animal.name == "forks_on"), free_port())])  # every 20 ms
     cage.hold_all()
     (kept,) = cage.kept
     kill_shims(cage.kept)

@@ -47,7 +47,7 @@ ANIMALS = (
     Animal("daemonises", ready="grandchild", family=2, ends=frozenset({TERM, KILL}), grace_s=SHORT_S),
     Animal("engine_core", ready="*.pid", files=4, family=4, ends=frozenset({TERM})),
     Animal("retitles", ready="retitled.*", files=2, family=2, bare=False),
-    Animal("forks_on", ends=frozenset({KILL}), grace_s=SHORT_S),
+    Animal("forks_on", words=("0.02",), ends=frozenset({KILL}), grace_s=SHORT_S),
     Animal("headless", ends=frozenset({TERM, KILL}), grace_s=SHORT_S),
     Animal("listens", words=('"$PORT"', "fork"), ready="port", family=2, listens=True),
     Animal("chatty", words=("4", "stay")),

@@ -165,15 +165,15 @@ MUTANTS = (
     Mutant(
         "the first thread speaks for all",
         IDENTITY,
-        "for thread in threads if thread != pid)",
-        "for thread in threads if thread == pid)",
+        'return _is_marked(f"{pid}/task/{thread}", run_dir)',
+        'return _is_marked(f"{pid}/task/{pid}", run_dir)',
         SHIM_DEAD,
         "headless",
     ),
     Mutant(
         "one look at the process table is enough",
         IDENTITY,
-        "LOOKS = 10",
+        "LOOKS = 50",
         "LOOKS = 1",
         ZOO + "who_forks_on_without_a_shim_is_seen_at_every_look_and_ended",
     ),

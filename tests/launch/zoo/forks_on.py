@@ -1,10 +1,12 @@
-"""A moving target: below the program, each generation forks the next and ends; all of them ignore SIGTERM."""
+"""A moving target: each generation below it forks the next and ends; all of them ignore SIGTERM."""
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
+every_s = float(sys.argv[1]) if len(sys.argv) > 1 else 0.005
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() and os.fork():
     Path("ready").touch()
@@ -13,4 +15,4 @@ end_s = time.monotonic() + 60  # whatever becomes of the test, the storm ends by
 while time.monotonic() < end_s:
     if os.fork():
         os._exit(0)
-    time.sleep(0.005)
+    time.sleep(every_s)
