@@ -76,11 +76,13 @@ def test_a_later_owner_of_a_number_is_not_signalled(bystander):
 
 def test_a_number_that_the_kernel_has_given_to_another(tmp_path):
     """For real: the process ends, the next one gets its number, and what was noted of the first reaches nobody."""
-    with subprocess.Popen(["sleep", "1000"], cwd=tmp_path) as first:
-        noted = Identity(first.pid, shim.stat_of(first.pid).start_ticks, this_boot(), str(tmp_path))
-        assert noted.is_alive()
-        time.sleep(0.05)  # start times are told in hundredths: two of one number within one cannot be told apart
-        first.kill()
+    first = subprocess.Popen(["sleep", "1000"], cwd=tmp_path)
+    noted = Identity(first.pid, shim.stat_of(first.pid).start_ticks, this_boot(), str(tmp_path))
+    was_alive = noted.is_alive()
+    time.sleep(0.05)  # start times are told in hundredths: two of one number within one cannot be told apart
+    first.kill()
+    first.wait()
+    assert was_alive
     heir = next_with_number(noted.pid, tmp_path)
     if heir is None:
         pytest.skip("the kernel does not let this user say which number is next")
