@@ -43,7 +43,7 @@ class FrontDoor:
     def __init__(self, settings: DoorSettings) -> None:
         self.settings = settings
         self.drifted = False  # the door that runs was started with another configuration than this daemon would use
-        self._unsaved = False  # it serves a route that its files do not have: the disk took nothing
+        self._unsaved = False  # it may serve a route that its files do not have: the disk took nothing, or we died
         self._process = DoorProcess(settings.directory)
         self._guard = Guard(settings)
         self._traffic = TrafficCounter(Follower(self._process.log))
@@ -56,6 +56,7 @@ class FrontDoor:
         """Find the door, or start it. One that runs is never touched, not even when it hangs, nor after our upgrade."""
         if self._process.is_running() or self._answers():
             self.drifted = self._differs()
+            self._unsaved = True  # the daemon before this one may have died after it told the door and before it saved
             return
         self._start()
         self.drifted = False

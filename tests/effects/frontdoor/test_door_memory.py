@@ -29,6 +29,20 @@ def test_what_was_applied_is_remembered_when_the_call_returns(doors, engines, sl
     }
 
 
+def test_a_new_daemon_remembers_what_the_door_does(doors, engines, slot_of):
+    """The one before it died between a change and its saving: nothing differs, so nobody would say it again."""
+    door = doors()
+    door.apply(Route(1, (slot_of(1, engines("blue")),)))
+    before = {path: path.read_text() for path in door.settings.directory.iterdir() if path.suffix in (".map", ".state")}
+    door.apply(Route(2, (slot_of(2, engines("green")),)))
+    for path, text in before.items():
+        path.write_text(text)
+    another = FrontDoor(door.settings)
+    another.ensure()
+    another.read()
+    assert committed_route(door.settings.directory) == {"green": (2, SlotState.READY)}
+
+
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
