@@ -13,6 +13,7 @@ from .route import SlotState
 from .seats import is_fresh, missing_instances
 from .seen import Life, ProcessSeen, Seen
 from .settle import settles_for_s
+from .silence import why_dead
 from .sleep import (
     leaves_its_bed,
     leftover_mib,
@@ -53,9 +54,15 @@ def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 
 def _may_serve(attempt: Attempt, seen: Seen, policy: Policy) -> bool:
-    """Whether it generated a moment ago; a daemon that has just begun has asked nobody yet, and asks first."""
+    """Whether users may be on an engine whose shim is dead.
+
+    One that was ready is judged as if it had one: a daemon that has just begun has asked nobody yet, and a probe that
+    fails is an anecdote. But with its port closed it serves nobody, whatever is left of it.
+    """
     probe = seen.probes.get(attempt.id)
-    return is_fresh(probe, seen, policy.probe_fresh_s) or (probe is None and attempt.state is AttemptState.READY)
+    if attempt.state is not AttemptState.READY:
+        return is_fresh(probe, seen, policy.probe_fresh_s)
+    return probe is None or not (probe.layer == "port" or why_dead(probe, seen.now.boot_s, policy))
 
 
 def adopt_start(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001

@@ -79,8 +79,8 @@ class RealWorld:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def observe(self, state: State) -> Seen:
+        processes = self._processes(state)  # before anybody is probed: who may listen on its port, the probe asks
         self.prober.wish(probe_wishes(state, self.policy))
-        processes = self._processes(state)
         ours = {pid for name in processes for pid in self._pids.get(name, ())}
         # One that is not started yet has nothing on its cards: what shows up there meanwhile is a stranger's.
         held = {gpu for name in processes for gpu in state.attempts[name].gpus}

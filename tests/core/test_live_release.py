@@ -8,7 +8,7 @@ from controller.core import actions as act
 from controller.core.records import AttemptState, Closed, Kind, Phase
 from controller.core.route import Mode, SlotState
 from controller.core.rules import decide
-from controller.core.seen import Life
+from controller.core.seen import Life, ProbeSeen
 from controller.loop import Loop
 from controller.store.journal import Journal
 
@@ -171,6 +171,20 @@ def test_a_new_daemon_asks_an_engine_without_a_shim_before_it_judges_it(box, rel
     box.world.processes["one-a-1"].life = Life.STRAYS
     seen = replace(box.world.observe(box.state), probes={})
     assert isinstance(decide(box.state, seen, box.loop.policy).action, act.Wait)
+
+
+def test_one_bad_probe_does_not_end_an_engine_without_a_shim_and_a_closed_port_does(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.processes["one-a-1"].life = Life.STRAYS
+    seen, now_s = box.world.observe(box.state), box.world.clock_s
+
+    def after(layer):
+        failed = ProbeSeen(False, now_s, now_s - 1, layer, "it did not answer", streak_since_s=now_s - 1)
+        judged = replace(seen, probes={**seen.probes, "one-a-1": failed})
+        return decide(box.state, judged, box.loop.policy).action
+
+    assert isinstance(after("timeout"), act.Wait)
+    assert after("port") == act.Retire("one-a-1", hurry=True)
 
 
 def test_an_engine_whose_shim_was_killed_is_not_ended_before_its_streams_are_through(box, release):
