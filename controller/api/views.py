@@ -120,7 +120,7 @@ def rollout(state: State, record: Rollout, seen: Seen | None) -> dict[str, Any]:
 def front_door(state: State, seen: Seen | None, config: Config) -> dict[str, Any]:
     """What users' requests hit right now is the front door's own answer, not the database's."""
     door = seen.door if seen else None
-    by_port = {a.port: a for a in state.attempts.values() if a.holds}
+    by_port = {a.port: a for a in state.held}
     slots = []
     for backend, listed in (("public", door.public if door else ()), ("preview", door.preview if door else ())):
         for slot in listed:
@@ -180,7 +180,7 @@ def gpus(state: State, seen: Seen | None) -> list[dict[str, Any]]:
 
 def sleepers(state: State, gpu: str) -> list[str]:
     """Who sleeps on a card that may be somebody else's meanwhile."""
-    return [a.id for a in state.attempts.values() if a.lent and a.holds and gpu in a.gpus]
+    return [a.id for a in state.held if a.lent and gpu in a.gpus]
 
 
 def inventory(state: State, found: dict[str, Any]) -> dict[str, Any]:

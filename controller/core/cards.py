@@ -182,7 +182,7 @@ def no_places(
     `leaving`: attempts whose places count as free because they are about to be.
     """
     wanted = [i for i in release.instances if not names or i.name in names]
-    held = [a for a in state.attempts.values() if a.holds and a.id not in leaving]
+    held = [a for a in state.held if a.id not in leaving]
     blocks = (policy.port_last - policy.port_first + 1) // policy.port_block
     taken = sum(a.slot is not None for a in held)
     for what, key, needed, used, there_are in (

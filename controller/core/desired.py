@@ -51,8 +51,8 @@ def desired_route(state: State, policy: Policy) -> Route:
     listed = {slot.attempt for slot in public}
     draining = [
         _slot(state, a, SlotState.DRAIN)
-        for a in state.attempts.values()
-        if a.holds and a.exposed and a.slot is not None and a.id not in listed and not a.is_in_bed
+        for a in state.held
+        if a.exposed and a.slot is not None and a.id not in listed and not a.is_in_bed
     ]
     preview = [
         _slot(state, a, SlotState.READY)

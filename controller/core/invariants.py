@@ -26,7 +26,7 @@ def violations(state: State, seen: Seen | None = None, policy: Policy | None = N
 
 def _exclusive(state: State) -> list[str]:
     """A card, a port, a slot has one holder; the cards of a sleeper are others', its port and its slot are not."""
-    held = [a for a in state.attempts.values() if a.holds]
+    held = state.held
     things = Counter(
         [f"GPU {gpu}" for a in held if a.holds_cards for gpu in a.gpus]
         + [f"port {a.port}" for a in held]
@@ -111,7 +111,7 @@ def _served(state: State, seen: Seen) -> list[str]:
     """Users reach live, or what was live until a moment ago; never a candidate, never an attempt that is stopped."""
     if not seen.door.alive:
         return []
-    by_port = {a.port: a for a in state.attempts.values() if a.holds}
+    by_port = {a.port: a for a in state.held}
     found = []
     for slot in seen.door.public:
         if slot.state is not SlotState.READY:

@@ -174,7 +174,7 @@ def _conflict(attempt: Attempt, held: list[Attempt]) -> str | None:
 
 def _add_attempts(state: State, action: act.AddAttempts | act.TakeLease, now: Now, why: str) -> State:
     """New attempts, planned; never gives a card, a port or a slot to two."""
-    held = [attempt for attempt in state.attempts.values() if attempt.holds]
+    held = list(state.held)
     attempts = dict(state.attempts)
     for attempt in action.attempts:
         problem = f"attempt {attempt.id} exists already" if attempt.id in attempts else _conflict(attempt, held)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 
@@ -340,7 +341,7 @@ class Closed:
         return f"cordoned by {self.by}" if self.by else "quarantined"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is asked for in every pass is kept beside the fields
 class State:
     """Everything the journal knows. `moves` makes the next one; the store keeps it."""
 
@@ -357,27 +358,32 @@ class State:
     rollouts: Mapping[str, Rollout] = field(default_factory=dict)
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
 
+    @cached_property
+    def held(self) -> tuple[Attempt, ...]:
+        """Attempts that still hold something, in order."""
+        return tuple(attempt for attempt in self.attempts.values() if attempt.holds)
+
+    @cached_property
+    def _by_seat(self) -> Mapping[tuple[str, str], Sequence[Attempt]]:
+        """Release and rollout → every attempt, also those that are stopped."""
+        seats: dict[tuple[str, str], list[Attempt]] = {}
+        for attempt in self.attempts.values():
+            seats.setdefault((attempt.release, attempt.rollout), []).append(attempt)
+        return seats
+
     def seat_attempts(self, seat: Seat | None) -> tuple[Attempt, ...]:
         """Attempts of a seat that still hold something, in order of their start."""
         if seat is None:
             return ()
-        return tuple(
-            attempt
-            for attempt in self.attempts.values()
-            if attempt.rollout == seat.rollout and attempt.release == seat.release and attempt.holds
-        )
+        return tuple(attempt for attempt in self._by_seat.get((seat.release, seat.rollout), ()) if attempt.holds)
 
     def attempts_of(self, seat: Seat, instance: str) -> tuple[Attempt, ...]:
         """Every attempt that this instance of the seat ever had, in order; the stopped ones too."""
-        return tuple(
-            a
-            for a in self.attempts.values()
-            if a.instance == instance and a.rollout == seat.rollout and a.release == seat.release
-        )
+        return tuple(a for a in self._by_seat.get((seat.release, seat.rollout), ()) if a.instance == instance)
 
     def begun(self, seat: Seat) -> tuple[str, ...]:
         """Instances of the seat that were ever started, in the order of the release: a rolling one starts in parts."""
-        had = {a.instance for a in self.attempts.values() if a.rollout == seat.rollout and a.release == seat.release}
+        had = {a.instance for a in self._by_seat.get((seat.release, seat.rollout), ())}
         return tuple(i.name for i in self.releases[seat.release].instances if i.name in had)
 
     def unborn(self, seat: Seat) -> tuple[str, ...]:
@@ -389,7 +395,7 @@ class State:
         """Whether an instance of live takes requests."""
         return any(a.state is AttemptState.READY and a.slot is not None for a in self.seat_attempts(self.live))
 
-    @property
+    @cached_property
     def active(self) -> Rollout | None:
         """The one rollout that has begun and not ended."""
         return next((r for r in self.rollouts.values() if r.phase in ACTIVE), None)

@@ -193,7 +193,6 @@ def _leaving(state: State, policy: Policy) -> frozenset[str]:
     wanted = wanted_seats(state, policy)
     return frozenset(
         a.id
-        for a in state.attempts.values()
-        if a.holds
-        and (a.state in {AttemptState.RETIRING, AttemptState.STOPPING} or Seat(a.release, a.rollout) not in wanted)
+        for a in state.held
+        if a.state in {AttemptState.RETIRING, AttemptState.STOPPING} or Seat(a.release, a.rollout) not in wanted
     )

@@ -140,7 +140,7 @@ def _names(release: Release) -> tuple[str, ...]:
 def _others(state: State) -> tuple[Attempt, ...]:
     """Attempts that are not live's: they serve nobody and give way first."""
     kept = {a.id for a in state.seat_attempts(state.live)}
-    return tuple(a for a in state.attempts.values() if a.holds and a.id not in kept)
+    return tuple(a for a in state.held if a.id not in kept)
 
 
 def _yielding(state: State, placed: Places) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def used_mib(attempt: Attempt, seen: Seen) -> dict[str, int]:
 
 def leftover_mib(gpu: str, attempt: Attempt, state: State, policy: Policy) -> int:
     """What sleepers other than this attempt may keep on a card: their CUDA contexts stay there."""
-    beside = [a for a in state.attempts.values() if a.lent and a.holds and gpu in a.gpus and a.id != attempt.id]
+    beside = [a for a in state.held if a.lent and gpu in a.gpus and a.id != attempt.id]
     return policy.sleep_leftover_mib * len(beside)
 
 

@@ -196,7 +196,7 @@ def check_pool(attempt: Attempt, state: State, seen: Seen, policy: Policy, pool:
 def _sleepers(attempt: Attempt, state: State) -> str:
     """Who sleeps on its cards: their CUDA contexts stay there, and some engines take what is free for the pool."""
     cards = set(attempt.gpus)
-    lent = (other for other in state.attempts.values() if other.lent and other.holds and cards & set(other.gpus))
+    lent = (other for other in state.held if other.lent and cards & set(other.gpus))
     return ", ".join(f"{other.id} (asleep)" for other in lent)
 
 
