@@ -195,8 +195,10 @@ def comes_back(state: State, seen: Seen, policy: Policy) -> bool:
     if _places_of_unborn(state, seen, state.live) or paused(state, seen, policy):
         return True
     ready = {a.instance for a in state.seat_attempts(state.live) if a.state is AttemptState.READY}
+    release, gone = state.releases[state.live.release], {a.instance for a in given_up(state, state.live)}
     for name in state.begun(state.live):
-        mine = state.attempts_of(state.live, name)
-        if name not in ready and any(a.gave_way_to for a in mine) and not mine[-1].given_up:
+        if name in ready or name in gone or _stands_before_nobody(release, name, gone):
+            continue
+        if any(a.gave_way_to for a in state.attempts_of(state.live, name)):
             return True
     return False

@@ -56,8 +56,8 @@ def _round(first: int, last: int, step: int, after: int, taken: set[int]) -> Ite
 
 
 def _with_workers(state: State, place: Seat, attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
-    """A router learns the ports of the engines behind it, in the order of the topology."""
-    known = {a.instance: a.port for a in state.seat_attempts(place)}
+    """A router learns the ports of the engines behind it that stay, in the order of the topology."""
+    known = {a.instance: a.port for a in state.seat_attempts(place) if a.is_staying}
     known |= {a.instance: a.port for a in attempts}
     workers = tuple(
         known[i.name] for i in state.releases[place.release].instances if i.role != "router" and i.name in known
