@@ -7,6 +7,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from launch.identity import this_boot
+
 from ...core.route import DoorSeen
 from .accesslog import Follower
 from .address import check_free
@@ -185,14 +187,20 @@ class FrontDoor:
             raise DoorError(f"the front door's directory {directory} cannot be written: {error.strerror}") from error
 
     def _write_route_files(self, directory: Path) -> None:
-        """Keep the committed route, except across a reboot: by then its ports may belong to anybody."""
-        remembers = self._process.ran_in_this_boot()
+        """Keep the committed route, except across a reboot: by then its ports may belong to anybody.
+
+        Whoever starts a door clears the record of the start before: were it killed then, only the mark would tell.
+        """
+        mark = directory / "boot"
+        marked = mark.read_text().strip() if mark.exists() else ""
+        remembers = (self._process.last_boot() or marked) == this_boot()
         for name, text in first_files(self.settings).items():
             path = directory / name
             if not remembers or not path.exists():
                 write_if_different(path, text)
             elif path.suffix == ".map":
                 write_if_different(path, with_defaults(text, path.read_text()))
+        write_if_different(mark, f"{this_boot()}\n")
 
     def _check(self, binary: Path, configuration: str) -> None:
         argv = [str(binary), "-c", "-q", "-f", configuration]

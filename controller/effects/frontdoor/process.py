@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from launch import attempts
 from launch.attempts import AttemptSpec, Status
 from launch.errors import LaunchError
-from launch.identity import this_boot
 
 from .errors import DoorError
 
@@ -37,8 +36,9 @@ class DoorProcess:
         """Whether a shim takes care of it; one that is just being started again counts."""
         return attempts.observe(self.run_dir).status is Status.RUNNING
 
-    def ran_in_this_boot(self) -> bool:
-        return attempts.observe(self.run_dir).boot_id == this_boot()
+    def last_boot(self) -> str:
+        """Id of the boot in which it was last started; "" where no start is on record."""
+        return attempts.observe(self.run_dir).boot_id
 
     def start(self, argv: Sequence[str]) -> None:
         try:

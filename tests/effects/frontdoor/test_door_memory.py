@@ -43,6 +43,17 @@ def test_a_new_daemon_remembers_what_the_door_does(doors, engines, slot_of):
     assert committed_route(door.settings.directory) == {"green": (2, SlotState.READY)}
 
 
+def test_a_starter_that_was_killed_does_not_make_the_door_forget(doors, engines, slot_of):
+    """Who starts it anew clears the record of the last start, and may be killed before there is another."""
+    door = doors()
+    door.apply(Route(1, (slot_of(1, engines("blue")),)))
+    door.stop()
+    for record in ("shim.json", "exit.json"):
+        (door.settings.directory / "run" / record).unlink()
+    door.ensure()
+    assert [slot.number for slot in door.read().public] == [1]
+
+
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
