@@ -174,6 +174,16 @@ def test_a_router_goes_on_with_the_engines_that_are_left(box, release, kills):
     assert now.workers == (engine.port,)
 
 
+def test_a_router_learns_of_a_loss_once_also_while_what_was_lost_does_not_end(box, release):
+    policy(box, restart_budget=0)
+    box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
+    box.world.stop_s = 1e9
+    box.world.processes["pair-b-2"].silent = True
+    box.settle()
+    routers = [a for a in box.state.attempts.values() if a.role == "router"]
+    assert [a.workers for a in routers[1:]] == [(box.state.attempts["pair-a-1"].port,)]
+
+
 def test_a_router_without_engines_is_not_waited_for(box, release, kills):
     policy(box, restart_budget=1)
     box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
@@ -183,6 +193,7 @@ def test_a_router_without_engines_is_not_waited_for(box, release, kills):
     box.settle()
     assert box.state.seat_attempts(box.state.live) == ()
     assert "nobody is served" in box.loop.alarms[0]
+    assert box.finish(box.propose(release("two"))) is Phase.PROMOTED
 
 
 # --- what the person is told ------------------------------------------------------------------------------------------
