@@ -210,8 +210,8 @@ class Box:
         barred = set()
         if len(recent) >= DOOR_KILLS_IN_A_ROW:
             barred |= {"door", "daemon and door"}
-        if not self._door_has_shim:  # then only the daemon starts it again
-            barred |= {"daemon and door", "shim of the door"}
+        if not self._door_has_shim:
+            barred |= {"shim of the door"}
         return [name for name in WEIGHTS if name not in barred]
 
     def strike(self) -> None:
@@ -233,10 +233,12 @@ class Box:
         dead_s = time.monotonic()
         if "daemon" in parts:
             self.stage.begin_daemon()
-        if "door" in parts:
+        if "door" in parts and self._door_has_shim:
             self.await_service(at_s)
-        if "daemon" in parts:
-            self.await_decision(self._and_again(at_s))
+        if "daemon" in parts and not self.await_decision(self._and_again(at_s)):
+            self.fail([f"the daemon ended: {self.stage.daemon_words()}"])
+        if "door" in parts and not self._door_has_shim:  # then only the daemon starts it again, and with a shim
+            self.await_service(at_s)
         state = self.judge_adopted(before, known)
         if "engine" in parts and state.attempts[attempt].exposed:
             self.excuses.append(Excuse(f"the engine of {attempt} was killed", at_s, dead_s))
@@ -309,9 +311,9 @@ class Box:
         """Until the front door answers; only what was in flight or came until then may be lost."""
         self.until(self.answers, "the front door does not answer")
         now_s = time.monotonic()
-        if not self._door_has_shim:
-            self._door_has_shim = True  # whoever started it again gave it one
-        self.times["serves"].append(now_s - at_s)
+        if self._door_has_shim:
+            self.times["serves"].append(now_s - at_s)
+        self._door_has_shim = True
         self.excuses.append(Excuse("the front door was killed", at_s, now_s))
 
     def answers(self) -> bool:

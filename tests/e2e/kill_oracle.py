@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from controller.core.invariants import unsettled, violations
 from controller.core.records import AttemptState, Seat, State
+from controller.core.route import SlotState
 from controller.core.seats import missing_instances
 from controller.core.seen import Seen
 from controller.effects.clock import Clock
+from controller.effects.frontdoor.committed import committed_route
 from launch.attempts import log_path, observe
 from launch.identity import strays_in
 
@@ -67,6 +69,10 @@ def at_rest(stage: Stage, state: State, acknowledged: list[str]) -> list[str]:
     found += unsettled(state, seen, stage.config.policy)
     if not door.alive:
         found.append(f"the front door does not answer: {door.why}")
+    serves = {(slot.number, slot.state) for slot in door.public if slot.state is not SlotState.MAINT}
+    remembered = set(committed_route(stage.config.door_dir).values())
+    if serves != remembered:
+        found.append(f"the front door serves {sorted(serves)}, and would come back with {sorted(remembered)}")
     found += [*_live(state), *_leases(state), *_processes(stage, state), *_journal(stage)]
     return found
 

@@ -144,7 +144,10 @@ def the_oracle_is_not_blind(box):
     with (runs / live.id / "engine.log").open("a") as log:
         log.write(f"another one {STARTED} emu\n")
     lost = replace(state, live=None, attempts={live.id: replace(live, rollout="r9999")})
+    memory = box.stage.config.door_dir / "haproxy.state"
+    memory.rename(f"{memory}.away")
     found = " / ".join([*at_rest(box.stage, state, ["r9998"]), *at_rest(box.stage, lost, [])])
+    memory.with_name(f"{memory.name}.away").rename(memory)
     stray.kill()
     stray.wait()
     stray_home.rmdir()
@@ -153,6 +156,7 @@ def the_oracle_is_not_blind(box):
         f"{live.id} is one attempt, and 2 engines were started for it",
         "r9998 was acknowledged and is gone",
         "nothing is live",
+        "and would come back with []",
         f"{live.id} holds {', '.join(live.gpus)} and is neither live nor previous",
     ):
         assert words in found
