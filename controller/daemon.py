@@ -70,15 +70,25 @@ def open_socket(path: Path, group: str | None) -> socket.socket:
         finally:
             os.umask(mask)
         if group is not None:
-            gid = grp.getgrnam(group).gr_gid
-            os.chown(path, -1, gid)
-            _let_through(path.parent, gid)
+            _give_to(path, group)
     except KeyError:
         raise UsageError(f"socket_group: there is no group {group}; create it, or leave the key out") from None
     except OSError as error:
         raise CutoverError(f"the control socket {path} cannot be opened: {error}; set `socket`") from error
     listener.listen(64)
     return listener
+
+
+def _give_to(path: Path, group: str) -> None:
+    gid = grp.getgrnam(group).gr_gid
+    try:
+        os.chown(path, -1, gid)
+        _let_through(path.parent, gid)
+    except PermissionError:
+        raise UsageError(
+            f"socket_group: the daemon's user is not in the group {group} and may not give it the socket: "
+            f"`usermod -aG {group} USER`, then start the daemon again"
+        ) from None
 
 
 def open_tcp(address: str) -> socket.socket:

@@ -9,6 +9,7 @@ from typing import Any, TextIO, cast
 
 import typer
 
+from .backup import as_owner
 from .session import session_of
 
 
@@ -19,6 +20,7 @@ def serve(ctx: typer.Context) -> None:
     """
     session = session_of(ctx)
     config = session.config()
+    as_owner(config)
     _log_to_stderr()
     from ..daemon import Daemon
 

@@ -23,6 +23,7 @@ def writing(path: Path, patience_s: float = PATIENCE_S) -> Iterator[sqlite3.Conn
     """A connection inside a transaction: all of it is kept, or nothing. Makes the file when there is none."""
     with _in_sentences(path, "nothing was recorded", patience_s):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        _make_for_the_owner(path)
         with contextlib.closing(_open(path, patience_s)) as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -44,6 +45,14 @@ def reading(path: Path, patience_s: float = PATIENCE_S) -> Iterator[sqlite3.Conn
         with contextlib.closing(_open_to_read(path, patience_s)) as db:
             db.execute("BEGIN")
             yield db
+
+
+def _make_for_the_owner(path: Path) -> None:
+    """Root may measure first: the file is theirs whose directory it lies in, and SQLite's files beside it follow."""
+    if os.geteuid() == 0 and not path.exists():
+        owner = path.parent.stat()
+        path.touch()
+        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _open_to_read(path: Path, patience_s: float) -> sqlite3.Connection:

@@ -439,3 +439,11 @@ def test_a_file_that_is_held_is_waited_for_as_long_as_one_likes(ledger):
         with pytest.raises(LedgerError, match=r"another process has held the ledger .* nothing was recorded"):
             record(Ledger(ledger.path, patience_s=0.1))
         assert len(ledger.rows(Selection())) == 6
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files in a directory of somebody else's")
+def test_what_root_measures_first_belongs_to_whom_the_directory_belongs(tmp_path):
+    """Else the daemon's gates, which are not root's, could record nothing after it."""
+    os.chown(tmp_path, 65534, 65534)
+    record(Ledger(tmp_path / "ledger.sqlite"))
+    assert {file.stat().st_uid for file in tmp_path.iterdir()} == {65534}

@@ -16,9 +16,11 @@ DOCS = ROOT / "docs" / "operations.md"
 WHEEL_NAME = re.compile(r"cutover-[\d.]+-py3-none-any\.whl")
 SETTLED_S = 60.0
 CLIENTS = "/root/clients.log"
-CONFIG = """\
-gpus: {kind: none, count: 4}
-bake: {seconds: 1, interval_s: 0.5}
+PUBLIC = "127.0.0.1:80"  # which only root could listen on, but for the unit's one capability
+CONFIG = f"""\
+public: {PUBLIC}
+gpus: {{kind: none, count: 4}}
+bake: {{seconds: 1, interval_s: 0.5}}
 drain_s: 30
 start_s: 90
 """
@@ -35,6 +37,9 @@ instances: {a: {gpus: 2}}
 stop_grace_s: 5
 gates: /etc/cutover/quick.yaml
 """
+ROUTED = TOPOLOGY.replace("name: box", "name: routed").replace(
+    "{a: {gpus: 2}}", "{a: {gpus: 1}, b: {gpus: 1}}\nrouter: {kind: smg}"
+)
 # pid and start time of every shim that lives and of its program: what adoption leaves as it was. A program without its
 # shim is known by where it lives.
 WHO_RUNS = """
@@ -93,15 +98,21 @@ class Box:
         """A property of the unit as systemd has it."""
         return self.run(f"systemctl show -P {name} cutover").strip()
 
-    def phase(self) -> str:
-        """Of the rollout under way; empty where none is."""
-        return str((self.status().get("rollout") or {"phase": ""})["phase"])
-
-    def propose(self, topology: str = TOPOLOGY) -> str:
-        """The release that is live afterwards."""
+    def propose(self, topology: str, options: str = "") -> None:
         self.write("/root/topology.yaml", topology)
-        self.cutover("propose /root/topology.yaml --wait", timeout_s=120)
-        return str(self.status()["live"]["release"])
+        self.cutover(f"propose /root/topology.yaml {options}", timeout_s=120)
+
+    def propose_up_to_approval(self, topology: str) -> str:
+        """The rollout, whose gates have passed and that waits for a person."""
+        self.propose(topology, "--require-approval")
+        seen: dict[str, Any] = {}
+
+        def waits() -> bool:
+            seen.update(self.status()["rollout"] or {})
+            return bool(seen and seen["phase"] == "awaiting_approval")
+
+        self.container.until(waits, SETTLED_S, "the gates to pass")
+        return str(seen["id"])
 
     def settle(self) -> dict[str, Any]:
         """Wait until the daemon says that all of live generates and users reach it; its status."""
@@ -128,7 +139,7 @@ class Box:
         body = json.dumps({"model": "emu", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello?"}]})
         ask = f"""
 import json, urllib.request
-request = urllib.request.Request("http://127.0.0.1:8000/v1/chat/completions", {body!r}.encode(),
+request = urllib.request.Request("http://{PUBLIC}/v1/chat/completions", {body!r}.encode(),
                                  {{"Content-Type": "application/json"}})
 try:
     print(len(json.load(urllib.request.urlopen(request, timeout=10))["choices"]), "answer")
@@ -141,7 +152,7 @@ except OSError as error:
     def streams(self, at_once: int = 6) -> Iterator[None]:
         """Users who stream all the time; at the end none of them may have been refused or cut."""
         say = f"-p StandardOutput=file:{CLIENTS}"
-        load = f"-m controller.demo.load http://127.0.0.1:8000 emu {at_once} 80"
+        load = f"-m controller.demo.load http://{PUBLIC} emu {at_once} 80"
         self.run(f"rm -f {CLIENTS}; systemd-run -q --unit=clients {say} /opt/cutover/bin/python {load}")
         self.container.until(lambda: self.tally()["complete"] >= at_once, SETTLED_S, "the first answers")
         try:

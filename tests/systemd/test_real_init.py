@@ -9,7 +9,7 @@ import re
 
 import pytest
 from debian_tree import ROOT
-from operator_kit import CONFIG, PROFILE, TOPOLOGY, Box
+from operator_kit import CONFIG, PROFILE, ROUTED, TOPOLOGY, Box
 
 pytestmark = [pytest.mark.init, pytest.mark.timeout(540)]
 
@@ -24,7 +24,7 @@ def installed(box: Box) -> Box:
     box.write("/etc/cutover/cutover.yaml", CONFIG)
     box.write("/etc/cutover/quick.yaml", PROFILE)
     box.by_the_docs("Install", box.versions[0])
-    box.propose()
+    box.propose(TOPOLOGY, "--wait")
     return box
 
 
@@ -78,6 +78,22 @@ def test_what_would_take_something_from_the_engines_is_left_out(live):
     assert (live.unit("DevicePolicy"), live.unit("DeviceAllow")) == ("auto", "")
 
 
+def test_a_router_and_its_workers_run_in_the_closed_unit(live):
+    rollout = live.propose_up_to_approval(ROUTED)
+    assert len(live.who_runs()) == 1 + 1 + 3
+    live.cutover(f"abort {rollout}")
+    live.container.until(lambda: len(live.who_runs()) == 1 + 1, BACK_S, "the candidate to end")
+
+
+def test_a_group_that_the_daemon_may_not_give_its_socket_to_is_named(live):
+    live.write("/etc/cutover/cutover.yaml", f"{CONFIG}socket_group: games\n")
+    live.container.ask("systemctl restart cutover")
+    said = live.run("journalctl --unit=cutover --lines=20 --no-pager")
+    assert "socket_group: the daemon's user is not in the group games" in said
+    live.write("/etc/cutover/cutover.yaml", CONFIG)
+    live.run("systemctl restart cutover")
+
+
 def test_the_kernel_ends_an_engine_before_the_daemon_and_the_door(live):
     who = live.who_runs()
     score = "cat /proc/{}/oom_score_adj"
@@ -122,16 +138,14 @@ def test_a_daemon_that_hangs_is_started_again_by_the_watchdog(live):
 
 
 def test_an_upgrade_leaves_engines_and_front_door_alone_and_carries_a_rollout_on(live):
-    live.write("/root/next.yaml", TOPOLOGY.replace("name: box", "name: next"))
     with live.streams():
-        live.cutover("propose /root/next.yaml --require-approval")
-        live.container.until(lambda: live.phase() == "awaiting_approval", BACK_S, "the gates to pass")
+        rollout = live.propose_up_to_approval(TOPOLOGY.replace("name: box", "name: next"))
         who = live.who_runs()
         live.by_the_docs("Upgrade", live.versions[1])
         assert live.settle()["version"] == live.versions[1]
         assert live.who_runs() == who, "the door, live and the candidate"
-        [rollout] = [r for r in (live.status()["rollout"],) if r]
-        live.cutover(f"approve {rollout['id']} && /opt/cutover/bin/cutover watch {rollout['id']}")
+        live.cutover(f"approve {rollout}")
+        live.cutover(f"watch {rollout}")
     assert live.status()["live"]["release"].startswith("next@")
     assert live.who_runs() == who
 
@@ -196,6 +210,8 @@ def test_a_daemon_that_is_stopped_leaves_production_and_what_is_removed_is_gone(
     assert live.who_runs() == who
     # A person who looks in the meantime, as root, leaves nothing behind that the daemon could not use.
     live.container.ask("/opt/cutover/bin/cutover doctor")
+    code, said = live.container.ask("/opt/cutover/bin/cutover serve")
+    assert (code, "run this as the daemon's user" in said) == (4, True), said
     assert live.run(f"find {STATE} /run/lock/cutover* ! -user cutover 2>/dev/null || true") == ""
     live.run("systemctl start cutover")
     live.settle()
