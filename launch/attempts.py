@@ -184,7 +184,7 @@ def request_stop(run_dir: Path) -> None:
 def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:
     """TERM (``force``: KILL) what a dead shim has left behind; returns whom. Call it again until `observe` sees none.
 
-    Does nothing while a shim lives or is being started, which the lock tells. A stray is known by where it lives and
+    Does nothing while a shim lives or is being started, as record and lock tell. A stray is known by where it lives and
     writes and by its start time, checked again when its pidfd is open; others of the same name are strangers.
     """
     run_dir = run_dir.resolve()
@@ -192,7 +192,7 @@ def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:
         return ()
     with _lock(run_dir) as lock:
         started = read_start(run_dir)
-        if lock is None or started is None:
+        if lock is None or started is None or (started.identity and started.identity.is_alive()):
             return ()
         number, signalled = signal.SIGKILL if force else signal.SIGTERM, set[int]()
         for _ in range(KILL_ROUNDS if force else 1):  # what was forked meanwhile; the dead cannot fork
@@ -240,7 +240,7 @@ def _find_or_do(spec: AttemptSpec, run_dir: Path) -> Identity:
             if lock is None:  # a shim holds it, or another starter who is about to have one
                 if seen.identity and _is_settled(spec, seen):
                     return seen.identity
-            elif spawned or not _may_start(spec, seen):
+            elif spawned or not _may_start(spec, run_dir, seen):
                 if seen.identity:
                     return seen.identity
                 raise AttemptError(
@@ -284,12 +284,15 @@ def _lock(run_dir: Path) -> Iterator[int | None]:
         os.close(handle)
 
 
-def _may_start(spec: AttemptSpec, seen: ProcessSeen) -> bool:
-    """Asked with the lock in hand, so no shim lives here."""
-    if seen.status is Status.STRAYS:
+def _may_start(spec: AttemptSpec, run_dir: Path, seen: ProcessSeen) -> bool:
+    """Asked with the lock in hand: no shim lives here, unless the lock or the whole directory was removed under it."""
+    if seen.status is Status.RUNNING:
+        return False
+    left = _strays(run_dir, None) if seen.status is Status.ABSENT else seen.pids
+    if left:
         raise StraysAlive(
-            f"attempt {spec.attempt_id}: processes of an earlier start live on in {spec.run_dir}, "
-            f"{_named(seen.pids)}: end them first, then start again"
+            f"attempt {spec.attempt_id}: processes of an earlier start live on in {run_dir}, "
+            f"{_named(left)}: end them first, then start again"
         )
     return spec.keep or seen.status is Status.ABSENT
 

@@ -138,4 +138,5 @@ def _is_marked(task: str, run_dir: str) -> bool:
     for mark in ("fd/1", "fd/2"):
         with contextlib.suppress(OSError):
             places.append(os.readlink(f"/proc/{task}/{mark}"))  # noqa: PTH115
-    return any(place == run_dir or place.startswith(f"{run_dir}/") for place in places)
+    own = (run_dir, f"{run_dir} (deleted)")  # as proc_pid_cwd(5) tells of a directory that was removed
+    return any(place in own or place.startswith(f"{run_dir}/") for place in places)

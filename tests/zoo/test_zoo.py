@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,22 +13,24 @@ from pathlib import Path
 
 import pytest
 from own_ports import free_port
-from zoo_animals import ANIMALS, HIDDEN, KILL, PROGRAMS, TERM, Animal, chosen
+from zoo_animals import HIDDEN, KILL, PROGRAMS, TERM, Animal, chosen
 from zoo_cage import Cage, Kept, remove_if, wait_until
 
 from controller.core.seen import Life
 from controller.effects.processes import Processes
 from launch import shim
+from launch.attempts import AttemptSpec, Status, kill_strays, observe, request_stop, start
 from launch.ports import first_in_use
 
 
 class Strangers:
-    """Processes that resemble ours: the same program elsewhere, one next door, one with our log open, one that was in
-    the directory before. Each writes down what signals it hears.
+    """Processes that resemble ours: the same program elsewhere, one next door, one with our log open, one that began
+    before the attempt and visits its directory. Each writes down what signals it hears.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.visitor = 0
         self.started: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
 
     def begin(self, name: str, cwd: Path, *words: str, **rest: int) -> None:
@@ -38,19 +41,21 @@ class Strangers:
         assert stat is not None
         self.started[process.pid] = (stat.start_ticks, process)
 
-    def witness(self, cwd: Path, **rest: int) -> None:
+    def witness(self, cwd: Path, *words: str, **rest: int) -> int:
         file = self.root / f"heard.{len(self.started)}"
-        self.begin("witness", cwd, f"{file}.new", str(file), **rest)
+        self.begin("witness", cwd, f"{file}.new", str(file), *words, **rest)
         wait_until(file.exists, "a stranger is there")
+        return list(self.started)[-1]
 
     def settle(self, runs: Path, name: str) -> None:
         """Round the animal that is about to be started as `name`."""
         self.begin("ignores_term", self.root / "elsewhere")
         wait_until((self.root / "elsewhere" / "ready").exists, "a stranger is there")
-        self.witness(runs / name)
+        self.visitor = self.witness(self.root, str(runs / name))
 
     def join(self, run_dir: Path) -> None:
         """When it runs: next door, where the name of the directory begins alike, and at its log."""
+        wait_until(lambda: Path(f"/proc/{self.visitor}/cwd").readlink() == run_dir, "a stranger visits")
         self.witness(run_dir.with_name(f"{run_dir.name}x"))
         with (run_dir / "engine.log").open("rb") as log:
             self.witness(self.root, stdin=log.fileno())
@@ -298,18 +303,63 @@ def test_a_port_that_is_held_by_what_is_left_names_it_before_the_next_start(zoo,
     cage.kept.append(again)
 
 
-def test_who_forks_on_without_a_shim_is_seen_at_every_look_and_ended(zoo, cage):
-    """Each generation lives for some milliseconds, and a full look at /proc takes longer."""
-    cage.start([(next(animal for animal in ANIMALS if animal.name == "forks_on"), free_port())])  # every 20 ms
+def test_who_forks_on_without_a_shim_is_seen_at_every_look_and_ended(tmp_path):
+    """Each generation lives for a millisecond, and a full look at /proc takes longer."""
+    run_dir = tmp_path / "a"
+    argv = (sys.executable, "-S", "-I", str(PROGRAMS / "forks_on.py"), "0")
+    identity = start(AttemptSpec(attempt_id="a", run_dir=run_dir, argv=argv))
+    try:
+        wait_until((run_dir / "ready").exists, "it forks")
+        program = observe(run_dir).child_pid
+        for pid in (identity.pid, program):
+            shim.signal_all({pid: shim.stat_of(pid).start_ticks}, signal.SIGKILL)
+            wait_until(lambda pid=pid: not ((stat := shim.stat_of(pid)) and stat.alive), "dead")
+        looks = [observe(run_dir).status for _ in range(10)]
+        assert looks.count(Status.STRAYS) >= 8, "most looks saw nobody, once"
+        wait_until(lambda: not kill_strays(run_dir, force=True), "cleared")
+        assert {observe(run_dir).status for _ in range(5)} == {Status.EXITED}
+    finally:
+        kill_strays(run_dir, force=True)
+
+
+def test_nothing_starts_where_somebody_lives_already(cage, strangers):
+    """No record tells of him; he is named, and not signalled."""
+    kept = cage.place(Animal("zombie"), free_port())
+    squatter = strangers.witness(kept.run_dir)
+    refused = cage.keeper().start(kept.attempt, cage.release, {})
+    assert not refused.ok
+    assert names_one_of(refused.sentence, {squatter})
+    assert not (kept.run_dir / "shim.json").exists()
+    assert strangers.harmed() == []
+
+
+def test_a_directory_that_is_removed_under_an_engine_starts_no_second_one(cage):
+    """Its log is closed, too: the name of a directory that is not there any more is all that tells whose it is."""
+    cage.start([(Animal("closes_all", files=2, family=2), free_port())])
     cage.hold_all()
     (kept,) = cage.kept
-    kill_shims(cage.kept)
-    kept.strike(kept.pid_of_victim(), signal.SIGKILL)
-    wait_until(lambda: not kept.alive(), "its program is dead")
-    looks = [cage.keeper().look(kept.attempt)[0].life for _ in range(20)]
-    assert looks.count(Life.STRAYS) >= 10, "one look in fifty saw it before"
-    wait_until(lambda: is_cleared(zoo, kept), "cleared")
-    assert {cage.keeper().look(kept.attempt)[0].life for _ in range(20)} == {Life.EXITED}
+    shutil.rmtree(kept.run_dir)
+    refused = cage.keeper().start(kept.attempt, cage.release, {})
+    assert not refused.ok
+    assert names_one_of(refused.sentence, kept.alive())
+    shim.signal_all({kept.shim_pid: kept.attempt.start_ticks or 0}, signal.SIGTERM)
+    wait_until(lambda: not kept.alive(), "its shim ends it all the same")
+
+
+def test_a_lock_that_is_removed_under_a_shim_changes_nothing(tmp_path):
+    """Found by its record, and left alone, although the lock is free; also what is to be kept alive."""
+    spec = AttemptSpec(attempt_id="a", run_dir=tmp_path / "a", argv=("sleep", "1000"), keep=True)
+    first = start(spec)
+    try:
+        (tmp_path / "a" / "shim.lock").unlink()
+        assert start(spec) == first
+        (tmp_path / "a" / "shim.lock").unlink()
+        assert kill_strays(tmp_path / "a", force=True) == ()
+        seen = observe(tmp_path / "a")
+        assert (seen.identity, seen.restarts, len(seen.pids)) == (first, 0, 1)
+    finally:
+        request_stop(tmp_path / "a")
+        wait_until(lambda: not first.is_alive(), "it is stopped")
 
 
 def test_a_directory_of_another_start_is_not_ours(cage):

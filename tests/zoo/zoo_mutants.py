@@ -110,10 +110,31 @@ MUTANTS = (
     Mutant(
         "what is left is not looked for before a start",
         ATTEMPTS,
-        "    if seen.status is Status.STRAYS:\n        raise StraysAlive(",
-        "    if seen.status is Status.STRAYS and spec.keep:\n        raise StraysAlive(",
+        "    if left:\n        raise StraysAlive(",
+        "    if left and spec.keep:\n        raise StraysAlive(",
         SHIM_DEAD,
         "zombie",
+    ),
+    Mutant(
+        "a directory without a record is taken for empty",
+        ATTEMPTS,
+        "left = _strays(run_dir, None) if seen.status is Status.ABSENT else seen.pids",
+        "left = seen.pids",
+        ZOO + "nothing_starts_where_somebody_lives_already",
+    ),
+    Mutant(
+        "a directory that was removed holds nobody",
+        IDENTITY,
+        'own = (run_dir, f"{run_dir} (deleted)")',
+        "own = (run_dir,)",
+        ZOO + "a_directory_that_is_removed_under_an_engine_starts_no_second_one",
+    ),
+    Mutant(
+        "without a lock nobody lives",
+        ATTEMPTS,
+        "lock is None or started is None or (started.identity and started.identity.is_alive()):",
+        "lock is None or started is None:",
+        ZOO + "a_lock_that_is_removed_under_a_shim_changes_nothing",
     ),
     Mutant(
         "an attempt that has ended runs again",
