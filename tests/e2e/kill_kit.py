@@ -60,7 +60,7 @@ gates: {gates}
 HALF, BOTH_HALVES, WHOLE = "{a: {gpus: 2}}", "{a: {gpus: 2}, b: {gpus: 2}}", "{a: {gpus: 4}}"
 POLL_S = 0.01
 SERVES_S, DECIDES_S = 2.0, 5.0  # what docs/promises.md says (P2, P3)
-PATIENCE_S = 60.0  # what a box may need that has other things to do; the promises are judged by medians
+PATIENCE_S = 120.0  # what a box may need that has other things to do; the promises are judged by medians
 LAST_DECISIONS = 25
 WEIGHTS = {
     "daemon": 7,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -26,6 +27,7 @@ SEED = int(os.environ.get("CUTOVER_KILL_SEED", "1"))
 AN_EVENING = 40  # kills on one box
 GAP_S = 0.6  # the longest pause between two kills
 MOST_ROLLOUTS = 8
+IMPORT_S = 1.5  # of the daemon, on two cores of 2024 that have nothing else to do
 
 # --- named points -----------------------------------------------------------------------------------------------------
 
@@ -117,16 +119,25 @@ def want_something(box):
 def evenings(directory, kills):
     """So many kills in all, each box with a seed of its own: in the first the daemon starts as it does in earnest."""
     each = [min(AN_EVENING, kills - n) for n in range(0, kills, AN_EVENING)]
+    before_s = import_s()
     played = [an_evening(directory / "timed", SEED, each[0], Stage)]
-    keeps_its_bounds(played[0])
+    keeps_its_bounds(played[0], max(1.0, (before_s + import_s()) / 2 / IMPORT_S))
     played += [an_evening(directory / str(n), SEED + n, count) for n, count in enumerate(each[1:], 1)]
     report(played)
 
 
-def keeps_its_bounds(box):
-    """By the median: a box that has other things to do can be late with anything once."""
-    assert statistics.median(box.times["serves"]) <= SERVES_S
-    assert statistics.median(box.times["decides"]) <= DECIDES_S
+def import_s():
+    """What a start of the daemon costs at least, here and now: most of it is imports."""
+    began_s = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import controller.daemon"], check=True, timeout=300)
+    return time.monotonic() - began_s
+
+
+def keeps_its_bounds(box, slowness):
+    """By the median, for anything can be late once; and a box that is slow for its own reasons may be as much later."""
+    print(f"  the box is slower than it might be by a factor of {slowness:.1f}")
+    assert statistics.median(box.times["serves"]) <= SERVES_S * slowness
+    assert statistics.median(box.times["decides"]) <= DECIDES_S * slowness
 
 
 @pytest.mark.timeout(300)
