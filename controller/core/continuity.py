@@ -91,7 +91,10 @@ def _taken_over(rollout: Rollout, state: State, policy: Policy) -> Iterator[str]
         yield f"{rollout.id} takes over with {rollout.release}, which never passed a bake"
     for other in state.rollouts.values():  # what it led to is live still, and dies: nobody takes over from that
         led_to = (other.instead_of, other.target, Seat(other.release, other.id))
-        if other.instead_of is not None and state.live in led_to and not _decided_since(other, state):
+        rebooted = any(a.rollout == other.id and a.boot_id != other.phase_boot_id for a in state.attempts.values())
+        if other.instead_of is None or (other.phase is Phase.ROLLBACK_FAILED and rebooted):
+            continue
+        if state.live in led_to and not _decided_since(other, state):
             yield f"{rollout.id} takes over, and so did {other.id}, and no person has decided since"
 
 

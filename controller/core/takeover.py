@@ -53,7 +53,9 @@ def is_lost(state: State) -> bool:
 def last_takeover(state: State) -> Rollout | None:
     """The newest take-over, for as long as no person has decided since who is live: until then there is no second."""
     for rollout in reversed(tuple(state.rollouts.values())):
-        if rollout.instead_of is not None and rollout.phase is not Phase.REFUSED:
+        if rollout.instead_of is not None and (rollout.phase is Phase.REFUSED or _was_cut_short(rollout, state)):
+            continue
+        if rollout.instead_of is not None:
             return rollout if _is_in_effect(rollout, rollout.instead_of, state) else None
         if rollout.phase in {Phase.PROMOTED, Phase.ROLLBACK_FAILED} or _is_return(rollout):
             return None
@@ -86,6 +88,12 @@ def candidates(state: State) -> tuple[str, ...]:
     if not is_lost(state):
         return ()
     return tuple({r.release for r in state.rollouts.values() if r.phase is Phase.PROMOTED})
+
+
+def _was_cut_short(rollout: Rollout, state: State) -> bool:
+    """The host was rebooted while the target was being started: that says nothing about it."""
+    begun = (a for a in state.attempts.values() if a.rollout == rollout.id)
+    return rollout.phase is Phase.ROLLBACK_FAILED and any(a.boot_id != rollout.phase_boot_id for a in begun)
 
 
 def _is_in_effect(rollout: Rollout, dying: Seat, state: State) -> bool:

@@ -287,6 +287,15 @@ def test_what_cannot_take_over_is_told_and_what_is_live_stays(box, taken_over):
     assert "its image is gone" in box.loop.alarms[0]
 
 
+def test_a_reboot_in_the_middle_of_it_is_no_failure_of_the_release(box, taken_over):
+    rollout = taken_over(keep_previous_warm=False)
+    box.run(lambda: any(a.rollout == rollout for a in box.state.attempts.values()))
+    box.world.reboot()
+    box.run(lambda: box.state.live.release == "zero@00000000", tick_s=1.0)
+    assert box.phase(rollout) is Phase.ROLLBACK_FAILED
+    assert len(box.state.rollouts) == 4
+
+
 def test_a_person_who_aborts_it_has_the_last_word(box, taken_over, kills):
     rollout = taken_over(keep_previous_warm=False)
     box.ask(act.AskAbort(rollout, "boss"))
