@@ -28,7 +28,7 @@ from launch.attempt_log import log_path, log_tail, says_port_in_use
 from launch.attempt_record import read_exit, read_start
 from launch.errors import LaunchError
 from launch.identity import Identity, each_stray, this_boot, tree_of
-from launch.ports import Ports, PortsError, listening_pids
+from launch.ports import Ports, PortsError, listening_pids, printable
 
 __all__ = [
     "AttemptError",
@@ -302,7 +302,7 @@ def _named(pids: tuple[int, ...]) -> str:
     shown = []
     for pid in pids[:STRAYS_SHOWN]:
         with contextlib.suppress(OSError):
-            shown.append(f"{pid} ({Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()})")
+            shown.append(f"{pid} ({printable(Path(f'/proc/{pid}/comm').read_text(errors='replace').strip())})")
     more = f" and {len(pids) - STRAYS_SHOWN} more" if len(pids) > STRAYS_SHOWN else ""
     return ", ".join(shown) + more
 

@@ -83,7 +83,7 @@ def holder_of(port: int) -> str:
         for each in (*listening, *found):
             if each.pid:
                 does = "listens on it" if each in listening else f"has a connection from it to {_remote(each)}"
-                return f"process {each.pid} ({psutil.Process(each.pid).name()}) {does}"
+                return f"process {each.pid} ({printable(psutil.Process(each.pid).name())}) {does}"
     except psutil.Error:
         return "its holder cannot be told"
     if listening:
@@ -91,6 +91,11 @@ def holder_of(port: int) -> str:
     if found:
         return f"a connection to {_remote(found[0])} has it, {found[0].status}"
     return "its holder cannot be told"
+
+
+def printable(name: str) -> str:
+    """A process names itself as it likes; a terminal shall not obey it."""
+    return "".join(sign if sign.isprintable() else "?" for sign in name)
 
 
 def _remote(connection: Any) -> str:

@@ -19,7 +19,7 @@ from zoo_cage import Cage, Kept, remove_if, wait_until
 from controller.core.seen import Life
 from controller.effects.processes import Processes
 from launch import shim
-from launch.attempts import AttemptSpec, Status, kill_strays, observe, request_stop, start
+from launch.attempts import AttemptSpec, Status, StraysAlive, kill_strays, observe, request_stop, start
 from launch.ports import first_in_use
 
 
@@ -344,6 +344,22 @@ def test_a_directory_that_is_removed_under_an_engine_starts_no_second_one(cage):
     assert names_one_of(refused.sentence, kept.alive())
     shim.signal_all({kept.shim_pid: kept.attempt.start_ticks or 0}, signal.SIGTERM)
     wait_until(lambda: not kept.alive(), "its shim ends it all the same")
+
+
+def test_the_name_of_what_is_left_is_fit_for_a_terminal(tmp_path):
+    """A program names itself as it likes."""
+    run_dir = tmp_path / "a"
+    run_dir.mkdir()
+    program = "from pathlib import Path; import time; Path('/proc/self/comm').write_text('x\\x1b[2Jy'); "
+    program += "Path('ready').touch(); time.sleep(1000)"
+    squatter = subprocess.Popen([sys.executable, "-c", program], cwd=run_dir, start_new_session=True)
+    try:
+        wait_until((run_dir / "ready").exists, "it has its name")
+        with pytest.raises(StraysAlive, match=rf"live on in .*/a, {squatter.pid} \(x\?\[2Jy\): end them first"):
+            start(AttemptSpec(attempt_id="a", run_dir=run_dir, argv=("true",)))
+    finally:
+        squatter.kill()
+        squatter.wait()
 
 
 def test_a_lock_that_is_removed_under_a_shim_changes_nothing(tmp_path):
