@@ -21,6 +21,7 @@ import httpx
 from kill_oracle import Excuse, Members, at_rest, members, settled, unexcused
 from nursery import QuickStage
 
+from controller.core.invariants import violations
 from controller.core.records import AttemptState, State
 from controller.demo.stage import Clients, Stage
 from controller.store.database import StoreError
@@ -97,6 +98,7 @@ class Box:
         self.acknowledged: list[str] = []
         self.story: list[str] = []
         self.hit: set[str] = set()  # attempts whose engine was killed
+        self.shimless: set[str] = set()
         self.arms: deque[str] = deque()  # CUTOVER_CRASH_AT of the daemons to come
         self.armed = ""
         self.reached: set[str] = set()  # points at which a daemon died
@@ -168,10 +170,8 @@ class Box:
             try:
                 with contextlib.closing(self.database()) as db:
                     return load_state(db)
-            except (
-                sqlite3.Error,
-                StoreError,
-            ):  # its daemon was killed, and the next one has to open it first
+            except (sqlite3.Error, StoreError):
+                # Its daemon was killed, and the next one has to open it first.
                 if time.monotonic() > give_up_s:
                     raise
                 if self.is_dead():
@@ -184,14 +184,12 @@ class Box:
     def tell(self, line: str) -> None:
         self.story.append(f"{time.monotonic() - self._began_s:7.2f} s  {line}")
 
-    def until(self, condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> float:
-        """Poll until it is true; how many seconds that took."""
+    def until(self, condition: Callable[[], object], what: str) -> None:
         began_s = time.monotonic()
         while not condition():
-            if time.monotonic() - began_s > patience_s:
-                self.fail([f"{what} after {patience_s:.0f} s"])
+            if time.monotonic() - began_s > PATIENCE_S:
+                self.fail([f"{what} after {PATIENCE_S:.0f} s"])
             time.sleep(POLL_S)
-        return time.monotonic() - began_s
 
     def fail(self, found: list[str]) -> None:
         with contextlib.closing(self.database()) as db:
@@ -260,6 +258,7 @@ class Box:
                 self._door_has_shim = False
                 self._blow(self._door_members(shim=True))
             case "shim":
+                self.shimless.add(attempt)
                 self._blow(self._of(attempt, shim=True))
             case "engine":
                 self.hit.add(attempt)
@@ -360,14 +359,17 @@ class Box:
 
     def judge_adopted(self, before: dict[str, Members], known: State | None) -> State:
         """Whoever ran and was not killed runs on, the same processes; production is not sent away."""
-        state, found = self.state(), []
+        state = self.state()
+        found = violations(state)
         for name, old in before.items():
             attempt = state.attempts.get(name)
             if attempt is None or attempt.pid is None or name in self.hit:
                 continue
             if attempt.is_staying:
-                gone = {p for p, ticks in old.items() if members(self.stage.config.runs_dir / name).get(p) != ticks}
-                if gone - {attempt.pid}:
+                there = members(self.stage.config.runs_dir / name)
+                killed = {attempt.pid} if name in self.shimless else set()
+                gone = {pid for pid, ticks in old.items() if there.get(pid) != ticks} - killed
+                if gone:
                     found.append(f"{name} lost its processes {sorted(gone)}, and nobody killed them")
             elif known is not None and known.live == state.live and attempt.gave_way_to is None:
                 was = known.attempts.get(name)
