@@ -24,6 +24,7 @@ class FakeProcess:
     silent: bool = False
     garbage: bool = False
     computing: bool = False  # its token counters move although no probe is answered
+    prefills_since_s: float | None = None  # it takes probes and answers none, and only its KV pool moves
     stopping_until: float | None = None
     ttft_s: float = 0.1
     port_conflict: bool = False
@@ -150,6 +151,7 @@ class FakeWorld:
             and process.life in {Life.RUNNING, Life.STRAYS}  # without its shim an engine serves on
             and not process.silent
             and not process.garbage
+            and process.prefills_since_s is None
             and self.clock_s >= process.ready_s
         )
         now_s = min(self.clock_s, self.heard_until_s.get(name or "", self.clock_s))
@@ -166,6 +168,11 @@ class FakeWorld:
                 streak=3,
                 streak_since_s=now_s - 3,
             )
+        if process is not None and process.prefills_since_s is not None:
+            since_s = process.prefills_since_s
+            last = ProbeSeen(True, since_s, since_s - 0.1, ttft_s=0.1, total_s=0.2, streak=3)
+            timed_out = ProbeSeen(False, now_s, now_s - 30.0, "timeout", "no answer", streak_since_s=since_s)
+            return replace(last if now_s - since_s < 30.0 else timed_out, pool_at_s=now_s, has_counters=True)
         garbage = process is not None and process.garbage
         return ProbeSeen(
             False,

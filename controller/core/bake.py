@@ -11,6 +11,7 @@ from .policy import Policy
 from .records import Attempt, Bake, State
 from .route import Traffic
 from .seen import ProbeSeen, Seen
+from .silence import makes_wait
 
 RECENT_PROBES = 5
 ENOUGH_PROBES = 3
@@ -38,7 +39,12 @@ def _too_slow(value_s: float, baseline_s: float, policy: Policy) -> bool:
     return value_s > baseline_s * policy.bake_latency_factor and value_s > baseline_s + policy.bake_latency_slack_s
 
 
-def _probe_problem(name: str, probe: ProbeSeen | None, since_s: float, now_s: float, fresh_s: float) -> str | None:
+def _probe_problem(
+    name: str, probe: ProbeSeen | None, since_s: float, now_s: float, fresh_s: float, *, waits: bool
+) -> str | None:
+    """`waits`: an engine of live prefills, and a probe through the front door may stand behind that."""
+    if name == "public" and waits and probe is not None and (probe.ok or probe.layer == "timeout"):
+        return None
     if probe is None or probe.started_at_s < since_s:
         return f"{name} has not been probed since the cutover" if now_s - since_s > fresh_s else None
     if not probe.ok:
@@ -53,9 +59,11 @@ def problems(state: State, seen: Seen, bake: Bake, since_s: float, policy: Polic
     attempts = state.seat_attempts(state.live)
     now_s = seen.now.boot_s
     fresh_s = max(policy.probe_fresh_s, 3 * policy.bake_interval_s)
+    # While an engine prefills a long prompt, everybody's first token waits, also at the release before.
+    waits = {a.id for a in attempts if makes_wait(seen.probes.get(a.id), now_s, fresh_s, policy)}
     found = [
-        _probe_problem(name, seen.probes.get(name), since_s, now_s, fresh_s)
-        for name in (*(a.id for a in attempts), "public")
+        _probe_problem(name, seen.probes.get(name), since_s, now_s, fresh_s, waits=bool(waits))
+        for name in (*(a.id for a in attempts if a.id not in waits), "public")
     ]
     traffic = {a.id: seen.traffic[a.id] for a in attempts if a.id in seen.traffic}
     failures, requests = failures_of(state, seen)

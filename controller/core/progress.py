@@ -45,7 +45,7 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     if rollout.phase is Phase.GATING:
         return base_s + GATE_TRIES * sum(float(step["deadline_s"]) for step in rollout.profile)
     if rollout.phase is Phase.BAKING:
-        return base_s + bake_s(rollout, policy)
+        return base_s + bake_s(rollout, policy) + policy.prefill_s  # it ends with tokens, and a prompt may be long
     return base_s
 
 

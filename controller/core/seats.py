@@ -109,6 +109,6 @@ def ask_to_leave(rollout: Rollout, state: State, names: tuple[str, ...], seen: S
             why = f"its cards are needed by {rollout.id} ({(rollout.target or rollout.seat).release})"
             probe = seen.probes.get(name)
             silent = probe is not None and not probe.ok and probe.streak >= policy.silent_probes
-            hurry = silent and probe is not None and not is_computing(probe, seen.now.boot_s, policy)
+            hurry = silent and probe is not None and not is_computing(probe, seen.now.boot_s, policy.silent_s)
             return Decision(act.Retire(name, hurry=hurry, gives_way_to=rollout.id), why)
     return None

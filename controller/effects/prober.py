@@ -30,6 +30,7 @@ _TICK_S = 0.05
 _WORKERS = 8
 _TIMEOUT_S = 30.0
 _COUNTERS_TIMEOUT_S = 2.0
+_COUNTERS_EVERY_S = 5.0  # while a probe waits: a prefill and a hang look alike else until it times out
 _RECENT = 5
 
 
@@ -42,6 +43,7 @@ class _Target:
     counters: Counters | None = None
     progress_at_s: float | None = None
     pool_at_s: float | None = None
+    counted_s: float = 0.0  # when its counters were last asked for
     recent: deque[tuple[float | None, float | None]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     def typical(self, index: int) -> float | None:
@@ -73,6 +75,7 @@ class Prober:
         self._lock = threading.Lock()
         self._targets: dict[str, _Target] = {}
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="probe")
+        self._counting = ThreadPoolExecutor(2, thread_name_prefix="counters")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._schedule, name="prober", daemon=True)
         self._thread.start()
@@ -81,6 +84,7 @@ class Prober:
         self._stop.set()
         self._thread.join()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._counting.shutdown(wait=False, cancel_futures=True)
 
     def wish(self, wishes: Collection[ProbeWish]) -> None:
         """From now on exactly these; what is known of others is forgotten."""
@@ -114,10 +118,16 @@ class Prober:
             now_s = self._clock()
             with self._lock:
                 due = [t for t in self._targets.values() if not t.running and t.due_s <= now_s]
+                waiting = [t for t in self._targets.values() if t.running and t.wish.port is not None]
+                behind = [t for t in waiting if now_s - t.counted_s >= _COUNTERS_EVERY_S]
                 for target in due:
-                    target.running = True
+                    target.running, target.counted_s = True, now_s
+                for target in behind:
+                    target.counted_s = now_s
             for target in due:
                 self._pool.submit(self._run, target)
+            for target in behind:
+                self._counting.submit(self._count, target)
 
     def _run(self, target: _Target) -> None:
         started_s = self._clock()
@@ -132,6 +142,15 @@ class Prober:
             log.exception("the probe broke", target=wish.target)
             result = Probe(ok=False, layer="generation", sentence=f"the probe itself broke: {error}")
         self._keep(target, result, counters, started_s)
+
+    def _count(self, target: _Target) -> None:
+        try:
+            counters = read_counters(f"http://127.0.0.1:{target.wish.port}/metrics", timeout_s=_COUNTERS_TIMEOUT_S)
+        except Exception:
+            log.exception("the counters cannot be read", target=target.wish.target)
+            return
+        with self._lock:
+            _note(target, counters, self._clock())
 
     def _ask(self, wish: ProbeWish) -> Probe:
         if wish.port is None:
@@ -163,13 +182,19 @@ class Prober:
                 streak=before.streak + 1 if same and before is not None else 1,
                 streak_since_s=before.streak_since_s if same and before is not None else started_s,
             )
-            if counters is not None:
-                if target.counters is None or counters.moved_since(target.counters):
-                    target.progress_at_s = now_s
-                elif counters.kv_usage != target.counters.kv_usage:
-                    target.pool_at_s = now_s
-                target.counters = counters
+            _note(target, counters, now_s)
             target.running = False
             target.due_s = now_s + target.wish.every_s
         if not same or target.wish.target in self._doors:
             self._on_change()
+
+
+def _note(target: _Target, counters: Counters | None, now_s: float) -> None:
+    """What moved since they were read last."""
+    if counters is None:
+        return
+    if target.counters is None or counters.moved_since(target.counters):
+        target.progress_at_s = now_s
+    elif counters.kv_usage != target.counters.kv_usage:
+        target.pool_at_s = now_s
+    target.counters = counters

@@ -87,6 +87,21 @@ def test_one_slow_probe_is_an_anecdote(box, release):
     assert box.finish(rollout) is Phase.PROMOTED
 
 
+@pytest.mark.parametrize(("lasts_s", "end"), [(150.0, Phase.PROMOTED), (1e9, Phase.ROLLED_BACK)])
+def test_a_long_prefill_in_the_bake_is_waited_for_as_long_as_a_prompt_may_take(box, release, lasts_s, end):
+    """It would have held up everybody at the release before, too."""
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING and box.state.rollouts[rollout].switched_at_s is not None)
+    began_s = box.world.processes["two-a-2"].prefills_since_s = box.world.clock_s
+    box.run(lambda: box.world.clock_s - began_s > min(lasts_s, 250.0), tick_s=5.0)
+    assert box.phase(rollout) is Phase.BAKING
+    if lasts_s < 1e9:
+        box.world.processes["two-a-2"].prefills_since_s = None
+    assert box.finish(rollout) is end
+    assert box.world.clock_s - began_s < box.loop.policy.prefill_s + 60.0
+
+
 def test_death_in_the_bake_rolls_back_at_once(box, release):
     box.finish(box.propose(release("one")))
     rollout = box.propose(release("two"))

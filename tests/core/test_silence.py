@@ -8,7 +8,7 @@ import pytest
 
 from controller.core.policy import Policy
 from controller.core.seen import ProbeSeen
-from controller.core.silence import why_dead
+from controller.core.silence import makes_wait, why_dead
 
 POLICY = Policy(silent_s=60.0, prefill_s=300.0, silent_probes=3)
 NOW_S = 10_000.0
@@ -66,3 +66,24 @@ def test_a_patience_with_silence_that_is_longer_than_that_with_prefills_counts()
     patient = replace(POLICY, silent_s=600.0)
     assert not why_dead(failing(599.0, pool_at_s=NOW_S - 30.0), NOW_S, patient)
     assert why_dead(failing(600.0), NOW_S, patient)
+
+
+@pytest.mark.parametrize(
+    ("probe", "waits"),
+    [
+        (None, False),
+        (ProbeSeen(True, NOW_S - 1.0, NOW_S - 2.0, pool_at_s=NOW_S - 1.0), False),
+        (ProbeSeen(True, NOW_S - 20.0, NOW_S - 21.0, pool_at_s=NOW_S - 5.0), True),
+        (ProbeSeen(True, NOW_S - 20.0, NOW_S - 21.0, progress_at_s=NOW_S - 20.0), False),
+        (ProbeSeen(True, NOW_S - 300.0, NOW_S - 301.0, pool_at_s=NOW_S - 5.0), False),
+        (failing(100.0, pool_at_s=NOW_S - 5.0), True),
+        (failing(100.0, pool_at_s=NOW_S - 15.0), False),
+        (failing(100.0), False),
+        (failing(300.0, progress_at_s=NOW_S - 5.0), False),
+        (failing(100.0, "http", progress_at_s=NOW_S - 5.0), False),
+        (failing(100.0, "output", progress_at_s=NOW_S - 5.0), False),
+    ],
+)
+def test_whose_probes_only_wait_their_turn(probe, waits):
+    """What a bake asks: with a warm release to go back to, its patience is shorter, its sight is not."""
+    assert makes_wait(probe, NOW_S, 15.0, POLICY) is waits

@@ -30,6 +30,8 @@ class Engine(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.page: str | None = ""
+        self.hangs = True  # else it answers every request with 500, at once
+        self.idle = True
         self.over = threading.Event()
 
 
@@ -43,7 +45,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write((page or "").encode())
 
     def do_POST(self) -> None:
-        self.server.over.wait(60.0)
+        if self.server.hangs:
+            self.server.idle = False
+            self.server.over.wait(60.0)
+        else:
+            self.send_error(500)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -128,3 +134,29 @@ def test_an_engine_without_counters_is_given_the_time_of_a_prompt(died_after):
 def test_counters_that_are_gone_stand_still(died_after):
     """The page answered once, so that it is known to exist: its silence is silence."""
     assert died_after(lambda n: vllm(5, 0.4) if n < 2 else None) == 80.0
+
+
+def test_what_moves_is_seen_while_a_probe_still_waits(engine):
+    """A bake with a warm release to go back to cannot wait for 30 s to learn whether this is a prefill or a hang."""
+    clock = [50_000.0]
+    engine.hangs, engine.page = False, vllm(5, 0.1)
+    prober = Prober("127.0.0.1:1", "127.0.0.1:1", lambda _: (), timeout_s=60.0, clock=lambda: clock[0])
+
+    def until(condition):
+        end_s = time.monotonic() + 30.0
+        while not condition(prober.results().get("a")):
+            assert time.monotonic() < end_s, prober.results()
+            time.sleep(0.01)
+
+    try:
+        prober.wish([ProbeWish("a", "m", 5.0, engine.server_address[1], "vllm")])
+        until(lambda seen: seen is not None)
+        engine.hangs, engine.page = True, vllm(5, 0.2)
+        clock[0] += 20.0
+        until(lambda _: not engine.idle)
+        clock[0] += 20.0
+        until(lambda seen: seen.pool_at_s == clock[0])
+        assert prober.results()["a"].at_s == 50_000.0
+    finally:
+        engine.over.set()
+        prober.close()
