@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
+import container
 import debian_tree
 import pytest
 from container import Container
@@ -15,7 +16,7 @@ VERSIONS = ("0.1.0", "0.1.1")  # what is installed, and what it is upgraded to
 
 @pytest.fixture(scope="session")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
-    missing = debian_tree.what_is_missing()
+    missing = debian_tree.what_is_missing() or container.what_is_missing()
     if missing:
         pytest.skip(missing)
     tree = debian_tree.tree()

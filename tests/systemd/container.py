@@ -19,6 +19,7 @@ from typing import Self
 BOOT_TIMEOUT_S = 90.0
 ENDING_S = 20.0
 POLL_S = 0.1
+NAME = "cutover-init"  # and the pid of who boots it
 WHEELS = "/root/wheels"  # inside
 WANTS_A_REBOOT = 133  # nspawn's word to the service manager that keeps it (`--keep-unit`)
 INSIDE = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
@@ -46,7 +47,7 @@ class Container:
     def __init__(self, tree: Path, wheels: Path, place: Path) -> None:
         self.console = place / "console"
         self._tree, self._wheels, self._copy = tree, wheels, place / "root"
-        self._name = f"cutover-init-{os.getpid()}"
+        self._name = f"{NAME}-{os.getpid()}"
         self._groups = [group / self._name for group in _own_cgroups()]
         self._keeper: subprocess.Popen[bytes] | None = None
 
@@ -91,16 +92,15 @@ class Container:
         if self._keeper is not None:
             self._keeper.kill()
             self._keeper.wait()
-        self.until(lambda: not self._kill_rest(), ENDING_S, "its processes to end")
-        for group in self._groups:
-            _remove_cgroup(group)
+        self.until(self._is_gone, ENDING_S, "its processes to end")
 
-    def _kill_rest(self) -> list[int]:
-        found = [pid for group in self._groups for pid in _members(group)]
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return found
+    def _is_gone(self) -> bool:
+        for group in self._groups:
+            for pid in _members(group):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            _remove_cgroup(group)
+        return not any(group.exists() for group in self._groups)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -170,11 +170,22 @@ class Container:
             time.sleep(POLL_S)
 
 
+def what_is_missing() -> str:
+    """Why root cannot make a container here, in one sentence; empty when it can."""
+    namespaces = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
+    if subprocess.run(namespaces, capture_output=True, check=False).returncode:
+        return "this root may make no namespaces: it is one without privileges itself"
+    groups = _own_cgroups()
+    if not groups or not all(os.access(group, os.W_OK) for group in groups):
+        return "this root may make no cgroups: they are mounted read-only, or not at all"
+    return ""
+
+
 def sweep() -> None:
     """Remove the cgroups of a run that was killed, whose processes have ended with it."""
     for place in _own_cgroups():
-        for left in place.glob("cutover-init-*"):
-            if not any(_members(left)):
+        for left in place.glob(f"{NAME}-*"):
+            if not Path(f"/proc/{left.name.removeprefix(f'{NAME}-')}").exists():
                 _remove_cgroup(left)
 
 
@@ -199,7 +210,7 @@ def _members(group: Path) -> Iterator[int]:
 
 def _remove_cgroup(group: Path) -> None:
     for folder, _, _ in os.walk(group, topdown=False):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # somebody is still ending in there
             Path(folder).rmdir()
 
 

@@ -24,6 +24,23 @@ bake: {{seconds: 1, interval_s: 0.5}}
 drain_s: 30
 start_s: 90
 """
+# A container has its kernel's boot id, and that one is not rebooted: the service is shown the id of the container.
+OWN_BOOT_ID = {
+    "/etc/systemd/system/boot-id.service": """\
+[Unit]
+Before=cutover.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c "cat /proc/sys/kernel/random/boot_id > /run/boot-id"
+[Install]
+WantedBy=multi-user.target
+""",
+    "/etc/systemd/system/cutover.service.d/boot-id.conf": """\
+[Service]
+BindReadOnlyPaths=/run/boot-id:/proc/sys/kernel/random/boot_id
+""",
+}
 PROFILE = """\
 gates:
   - {name: health, deadline_s: 60, settings: {probes: 1}}
@@ -80,6 +97,11 @@ class Box:
         offline = f"export PIP_NO_INDEX=1 PIP_FIND_LINKS={WHEELS}; cd {WHEELS}\n"
         commands = WHEEL_NAME.sub(f"cutover-{version}-py3-none-any.whl", commands_under(headline))
         self.run(f"set -e\n{offline}{commands}", timeout_s=240)
+
+    def tell_boots_apart(self) -> None:
+        for path, text in OWN_BOOT_ID.items():
+            self.write(path, text)
+        self.run("systemctl daemon-reload && systemctl enable -q --now boot-id")
 
     # --- the daemon ---------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+import container
 import debian_tree
 import pytest
-from container import sweep
 
 pytestmark = [pytest.mark.init, pytest.mark.timeout(540)]
 
@@ -32,7 +32,7 @@ def in_its_cgroups(name: str) -> list[str]:
 
 
 def test_who_boots_a_container_and_is_killed_takes_it_along(tmp_path):
-    missing = debian_tree.what_is_missing()
+    missing = debian_tree.what_is_missing() or container.what_is_missing()
     if missing:
         pytest.skip(missing)
     runner = subprocess.Popen(
@@ -44,15 +44,15 @@ def test_who_boots_a_container_and_is_killed_takes_it_along(tmp_path):
     try:
         assert runner.stdout is not None
         assert runner.stdout.readline() == "active\n"
-        assert in_its_cgroups(f"cutover-init-{runner.pid}")
+        assert in_its_cgroups(f"{container.NAME}-{runner.pid}")
     finally:
         runner.send_signal(signal.SIGKILL)
         runner.wait()
     end_s = time.monotonic() + 20
-    while in_its_cgroups(f"cutover-init-{runner.pid}"):
+    while in_its_cgroups(f"{container.NAME}-{runner.pid}"):
         assert time.monotonic() < end_s, "processes of the container live on"
         time.sleep(0.1)
-    sweep()
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/cutover-init-{runner.pid}"))
+    container.sweep()
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/{container.NAME}-{runner.pid}"))
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
     assert list((tmp_path / "root").iterdir()) == [], "the copy was in memory"
