@@ -44,6 +44,7 @@ PURE = {
     "collections",
     "dataclasses",
     "enum",
+    "functools",
     "hashlib",
     "itertools",
     "json",
