@@ -61,7 +61,7 @@ def pause_left_s(mine: Sequence[Attempt], seen: Seen, policy: Policy) -> float:
 def give_up(mine: Sequence[Attempt], seen: Seen, policy: Policy) -> Decision | None:
     """Its budget is spent: nobody starts it again but a person."""
     last, deaths = mine[-1], deaths_in_a_row(mine, seen, policy)
-    if deaths <= policy.restart_budget or not has_died(last):
+    if deaths <= policy.restart_budget or last.is_staying:
         return None
     often = f"{deaths} times, and no restart of it served for {policy.restart_window_s:.0f} s" if deaths > 1 else "once"
     return Decision(act.GiveUp(last.id), f"it died {often}: it is not started again")
