@@ -44,10 +44,9 @@ def _slot(state: State, attempt: Attempt, slot_state: SlotState) -> Slot:
 def desired_route(state: State, policy: Policy) -> Route:
     """Live's ready instances take new requests; whoever was seen by users and no longer is live drains.
 
-    While nothing of live is ready, requests wait at the front door: it made room, or it is being started again.
+    While nothing of live can answer, requests wait at the front door: it made room, or it is being started again.
     """
-    live = [a for a in state.seat_attempts(state.live) if a.slot is not None]
-    public = [_slot(state, a, SlotState.READY) for a in live if a.state is AttemptState.READY]
+    public = [_slot(state, a, SlotState.READY) for a in state.offered()]
     listed = {slot.attempt for slot in public}
     draining = [
         _slot(state, a, SlotState.DRAIN)

@@ -137,11 +137,7 @@ def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
     if not seen.door.alive:
         return found
     public = {(slot.number, slot.port) for slot in seen.door.public if slot.state is SlotState.READY}
-    ready = {
-        (a.slot, a.port): a.id
-        for a in state.seat_attempts(state.live)
-        if a.slot is not None and a.state is AttemptState.READY
-    }
+    ready = {(a.slot, a.port): a.id for a in state.offered()}
     found += [f"{name} is live and ready, and users do not reach it" for at, name in ready.items() if at not in public]
     found += [f"users are sent to port {port}, where live is not" for n, port in public if (n, port) not in ready]
     return found

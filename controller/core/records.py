@@ -391,9 +391,18 @@ class State:
         begun = self.begun(seat)
         return tuple(i.name for i in self.releases[seat.release].instances if i.name not in begun)
 
+    def offered(self) -> tuple[Attempt, ...]:
+        """Attempts of live that new requests are led to: ready, with a slot, and with somebody who answers.
+
+        A router whose engines are all gone answers 503 to everybody; at the front door users can wait for others.
+        """
+        ready = [a for a in self.seat_attempts(self.live) if a.state is AttemptState.READY]
+        engines = {a.port for a in ready if a.role != "router"}
+        return tuple(a for a in ready if a.slot is not None and (a.role != "router" or engines & set(a.workers)))
+
     def is_served(self) -> bool:
         """Whether an instance of live takes requests."""
-        return any(a.state is AttemptState.READY and a.slot is not None for a in self.seat_attempts(self.live))
+        return bool(self.offered())
 
     @cached_property
     def active(self) -> Rollout | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core import actions as act
+from controller.core.invariants import unsettled
 from controller.core.records import AttemptState, Closed, Kind, Phase
 from controller.core.route import Mode, SlotState
 from controller.core.rules import decide
@@ -111,6 +112,23 @@ def test_a_router_that_learns_a_revived_engine_leaves_no_gap(box, release):
     box.settle()
     states = {slot.attempt: slot.state for slot in box.world.route.public}
     assert states == {"pair-router-3": SlotState.DRAIN, "pair-router-5": SlotState.READY}
+
+
+def test_users_wait_while_a_router_has_no_engine_that_it_knows(box, release):
+    """It would answer 503 to everybody, and at once; at the front door they wait for its successor."""
+    box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
+    box.world.processes["pair-a-1"].life = Life.EXITED
+    box.run(lambda: box.state.attempts["pair-a-1"].state is AttemptState.STOPPED)
+    assert box.world.route.mode is Mode.OPEN
+    box.world.processes["pair-b-2"].life = Life.EXITED
+    box.run(lambda: box.world.route.mode is Mode.HOLD)
+    assert box.state.attempts["pair-router-3"].state is AttemptState.READY
+    box.run(lambda: box.world.route.mode is Mode.OPEN)
+    router = next(slot.attempt for slot in box.world.route.public if slot.state is SlotState.READY)
+    engines = {a.port for a in box.state.seat_attempts(box.state.live) if a.state is AttemptState.READY}
+    assert engines & set(box.state.attempts[router].workers)
+    box.settle()
+    assert not unsettled(box.state, box.world.observe(box.state), box.loop.policy)
 
 
 def test_stop_takes_production_down_and_keeps_the_way_back(box, release):
