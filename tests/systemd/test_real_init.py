@@ -76,7 +76,7 @@ def test_what_would_take_something_from_the_engines_is_left_out(live):
     assert {"DeviceAllow", "PrivateTmp", "MemoryDenyWriteExecute"} <= left_out
     unit = live.run("systemctl cat cutover")
     assert {name for name in left_out if re.search(rf"^{name}=", unit, re.MULTILINE)} == set()
-    # What implies one of them would be seen here: with any DeviceAllow, nothing else can be opened.
+    # A setting that implies one of them would be seen here: with any DeviceAllow, nothing else can be opened.
     assert (live.unit("DevicePolicy"), live.unit("DeviceAllow")) == ("auto", "")
 
 
