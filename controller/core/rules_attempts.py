@@ -121,8 +121,8 @@ def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 def retire_unwanted(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
     wanted = wanted_seats(state, policy)
-    for attempt in state.attempts.values():
-        staying = attempt.holds and attempt.state not in LEAVING
+    for attempt in state.held:
+        staying = attempt.state not in LEAVING
         seat = Seat(attempt.release, attempt.rollout)
         if staying and seat not in wanted:
             return Decision(act.Retire(attempt.id), f"{attempt.id} is neither live, candidate nor previous")
