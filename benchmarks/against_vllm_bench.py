@@ -1,6 +1,6 @@
 """`cutover bench` and vLLM's own serving benchmark on one vLLM CPU server, round by round in turn.
 
-    python benchmarks/against_vllm_bench.py [--rounds 4] [--json FILE] [--only vllm|truth]
+    python benchmarks/against_vllm_bench.py [--rounds 4] [--prompt-tokens 200 1000] [--json FILE] [--only vllm|truth]
 
 The server, its environment and the tiny model are those of tests/engines; CUTOVER_ENGINES=1 python -m pytest
 tests/engines makes the environment. Prints a Markdown table and exits with 1 when a limit is broken: TPOT medians
@@ -38,7 +38,7 @@ engines: Any = importlib.import_module("conftest")  # how the tests start a real
 
 MODEL = "tiny"
 CONCURRENCIES = (1, 2, 4)
-PROMPT_TOKENS, ANSWER_TOKENS, PER_STREAM = 200, 128, 12
+PROMPT_TOKENS, ANSWER_TOKENS, PER_STREAM = (200, 1000), 128, 12
 TPOT_SHARE, TTFT_SHARE, TTFT_MS = 0.05, 0.05, 3.0
 SETTLED_S = 3.0
 TRUE_TTFT_MS, TRUE_TPOT_MS = 20.0, 4.5
@@ -69,8 +69,9 @@ class Round:
 
 @dataclass
 class Pair:
-    """All rounds at one concurrency."""
+    """All rounds at one concurrency, with prompts of one length."""
 
+    prompt_tokens: int
     concurrency: int
     ours: list[Round] = field(default_factory=list)
     theirs: list[Round] = field(default_factory=list)
@@ -121,9 +122,9 @@ def finished_since(url: str, before: int, expected: int) -> int:
     return max(counted, finished(url) - before)
 
 
-def ours(url: str, concurrency: int, scratch: Path) -> Round:
+def ours(url: str, concurrency: int, prompt_tokens: int, scratch: Path) -> Round:
     """One `cutover bench` of one round; its own watch on the page tells what the server counted meanwhile."""
-    workload = {"name": "chat", "prompt_tokens": PROMPT_TOKENS, "answer_tokens": ANSWER_TOKENS}
+    workload = {"name": "chat", "prompt_tokens": prompt_tokens, "answer_tokens": ANSWER_TOKENS}
     changes = {
         "workloads": [workload],
         "ladder": [{"concurrency": concurrency}],
@@ -146,7 +147,10 @@ def ours(url: str, concurrency: int, scratch: Path) -> Round:
 
 
 def theirs(python: Path, url: str, concurrency: int, prompt_tokens: int, scratch: Path) -> Round:
-    """One run of `vllm bench serve`: as many requests, all streams at once, nothing sent besides."""
+    """One run of `vllm bench serve`: as many requests, all streams at once; before them one for each connection.
+
+    Ours warms up as well. Without it theirs opens its connections in the first requests that it measures.
+    """
     sent = concurrency * PER_STREAM
     before, began = finished(url), Own.of(url)
     argv = [str(python), "-c", WRAPPER, "bench", "serve", "--backend", "openai-chat", "--base-url", url]
@@ -161,7 +165,7 @@ def theirs(python: Path, url: str, concurrency: int, prompt_tokens: int, scratch
         str(time.time_ns() % 10**6),
     ]
     argv += ["--max-concurrency", str(concurrency), "--ignore-eos", "--temperature", "0", "--disable-tqdm"]
-    argv += ["--ready-check-timeout-sec", "0", "--save-result", "--save-detailed"]
+    argv += ["--num-warmups", str(concurrency), "--ready-check-timeout-sec", "0", "--save-result", "--save-detailed"]
     argv += ["--result-dir", str(scratch), "--result-filename", "theirs.json"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
@@ -172,7 +176,7 @@ def theirs(python: Path, url: str, concurrency: int, prompt_tokens: int, scratch
         told["median_tpot_ms"],
         told["median_ttft_ms"],
         sent,
-        finished_since(url, before, sent),
+        finished_since(url, before, sent + concurrency) - concurrency,
         statistics.fmean(told["input_lens"]),
         *Own.of(url).mean_ms_since(began),
     )
@@ -182,17 +186,17 @@ def model_dir() -> Path:
     return Path(launch.__file__).parent / "models" / "tiny"
 
 
-def measure(url: str, python: Path, rounds: int, scratch: Path) -> list[Pair]:
+def measure(url: str, python: Path, rounds: int, prompt_tokens: int, scratch: Path) -> list[Pair]:
     # A warm-up of both; it shows by how much the template, and what a token is to them, make their prompts unlike.
-    mine, other = ours(url, 1, scratch), theirs(python, url, 1, PROMPT_TOKENS, scratch)
-    length = PROMPT_TOKENS + round(mine.prompt_tokens - other.prompt_tokens)
-    pairs = [Pair(concurrency) for concurrency in CONCURRENCIES]
+    mine, other = ours(url, 1, prompt_tokens, scratch), theirs(python, url, 1, prompt_tokens, scratch)
+    length = prompt_tokens + round(mine.prompt_tokens - other.prompt_tokens)
+    pairs = [Pair(prompt_tokens, concurrency) for concurrency in CONCURRENCIES]
     for number in range(rounds):
         for pair in pairs:
             # Who goes first takes turns: a drift of the machine hits both alike.
             for mine_now in (True, False) if number % 2 == 0 else (False, True):
                 if mine_now:
-                    pair.ours.append(ours(url, pair.concurrency, scratch))
+                    pair.ours.append(ours(url, pair.concurrency, prompt_tokens, scratch))
                 else:
                     pair.theirs.append(theirs(python, url, pair.concurrency, length, scratch))
             mine, other = pair.ours[-1], pair.theirs[-1]
@@ -216,6 +220,7 @@ def row(pair: Pair) -> tuple[str, bool]:
     itl = [statistics.median(r.server_itl_ms for r in side) for side in (pair.ours, pair.theirs)]
     first = [statistics.median(r.server_ttft_ms for r in side) for side in (pair.ours, pair.theirs)]
     cells = (
+        str(pair.prompt_tokens),
         str(pair.concurrency),
         f"{tpot[0]:.3f} / {tpot[1]:.3f}",
         f"{tpot[0] / tpot[1]:.3f}",
@@ -230,14 +235,14 @@ def row(pair: Pair) -> tuple[str, bool]:
     return f"| {' | '.join(cells)} |", good
 
 
-def against_vllm(python: Path, rounds: int, scratch: Path) -> list[Pair]:
+def against_vllm(python: Path, rounds: int, lengths: list[int], scratch: Path) -> list[Pair]:
     """Both tools against one vLLM CPU server with the tiny model."""
     run_dir = scratch / "server"
     try:
         server = engines.run(
             engines.VLLM, python, run_dir, flags=(), model=model_dir(), env={"VLLM_CPU_OMP_THREADS_BIND": "0"}
         )
-        return measure(server.url, python, rounds, scratch)
+        return [pair for length in lengths for pair in measure(server.url, python, rounds, length, scratch)]
     finally:
         engines.end([run_dir])
 
@@ -246,7 +251,7 @@ def against_the_truth(python: Path, rounds: int, scratch: Path) -> list[Pair]:
     """Both tools against the emulated engine, whose times are known."""
     flags = ("--ttft-ms", str(TRUE_TTFT_MS), "--itl-ms", str(TRUE_TPOT_MS), "--slots", "8")
     with emulator(*flags, model=MODEL) as server:
-        return measure(server.url, python, rounds, scratch)
+        return measure(server.url, python, rounds, PROMPT_TOKENS[0], scratch)
 
 
 def error_row(pair: Pair) -> str:
@@ -264,6 +269,9 @@ def show(heads: tuple[str, ...], rows: list[str]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=4, help="of each tool at each concurrency")
+    parser.add_argument(
+        "--prompt-tokens", type=int, nargs="+", default=PROMPT_TOKENS, metavar="N", help="lengths of prompts (200 1000)"
+    )
     parser.add_argument("--json", type=Path, help="all rounds as JSON")
     parser.add_argument("--only", choices=("vllm", "truth"), help="one of the two tables")
     asked = parser.parse_args()
@@ -275,12 +283,12 @@ def main() -> int:
     good = True
     with tempfile.TemporaryDirectory(prefix="cutover-against-vllm-") as scratch:
         if asked.only != "truth":
-            told["vllm"] = against_vllm(python, asked.rounds, Path(scratch))
+            told["vllm"] = against_vllm(python, asked.rounds, asked.prompt_tokens, Path(scratch))
             rows = [row(pair) for pair in told["vllm"]]
             good = all(fine for _, fine in rows)
             timed = ("TPOT ms ours / theirs", "ratio", "TTFT ms ours / theirs", "diff.")
-            counted = ("server's ITL", "server's TTFT", "prompt tokens", "sent, counted", "")
-            show(("at once", *timed, *counted), [line for line, _ in rows])
+            counted = ("server's ITL", "server's TTFT", "prompt as counted", "sent, counted", "")
+            show(("prompt", "at once", *timed, *counted), [line for line, _ in rows])
         if asked.only != "vllm":
             told["truth"] = against_the_truth(python, asked.rounds, Path(scratch))
             show(
