@@ -44,19 +44,19 @@ def members(run_dir: Path) -> Members:
 
 
 def settled(run_dir: Path) -> Members:
-    """The same without the passing ones of a start: two forks until there is a shim, one until there is an engine."""
+    """The shim and the engine, without the passing ones of a start, which forks twice before there is either."""
     identity = observe(run_dir).identity
     return {
         pid: ticks
         for pid, ticks in members(run_dir).items()
-        if (identity is not None and pid == identity.pid) or not _is_shim(pid)
+        if (identity is not None and pid == identity.pid) or _is_engine(pid)
     }
 
 
-def _is_shim(pid: int) -> bool:
+def _is_engine(pid: int) -> bool:
     with contextlib.suppress(OSError):
-        return b"launch/shim.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return True  # it is gone already
+        return b"launch.engines.emulator" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def at_rest(stage: Stage, state: State, acknowledged: list[str]) -> list[str]:
