@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from .desired import SWITCHED
+from .desired import SWITCHED, candidate_seat
 from .policy import Policy
 from .progress import deadline_s
-from .records import ACTIVE, TERMINAL, AttemptState, Kind, Phase, Rollout, State
+from .records import ACTIVE, TERMINAL, AttemptState, Kind, Phase, Rollout, Seat, State
 from .route import SlotState
+from .seats import missing_instances
 from .seen import Seen
 
 
@@ -124,6 +125,18 @@ def _served(state: State, seen: Seen) -> list[str]:
     return found
 
 
+def _wait_in_vain(state: State) -> list[str]:
+    """What is kept and not started yet, and stands before something that is gone and that nobody starts again."""
+    found = []
+    for attempt in state.attempts.values():
+        seat = Seat(attempt.release, attempt.rollout)
+        after = state.releases[attempt.release].instance(attempt.instance).start_after
+        if attempt.state is AttemptState.PLANNED and after and seat not in {state.live, candidate_seat(state.active)}:
+            gone = set(after) & set(missing_instances(state, seat))
+            found += [f"{attempt.id} waits for {', '.join(sorted(gone))}, and nobody starts that again"] if gone else []
+    return found
+
+
 def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
     """What must hold besides whenever there is nothing to do: no phase is overdue, and users reach all of live."""
     found = []
@@ -134,6 +147,7 @@ def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
             found.append(f"{active.id} is {active.phase} since before the reboot")
         elif spent_s > limit_s:
             found.append(f"{active.id} is {active.phase} for {spent_s:.0f} s and may be for {limit_s:.0f} s")
+    found += _wait_in_vain(state)
     if not seen.door.alive:
         return found
     public = {(slot.number, slot.port) for slot in seen.door.public if slot.state is SlotState.READY}
