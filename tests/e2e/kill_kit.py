@@ -103,7 +103,8 @@ class Box:
         self.armed = ""
         self.reached: set[str] = set()  # points at which a daemon died
         self.proposed = 0
-        self._door_killed_s: list[float] = []
+        self._door_killed_s = time.monotonic()
+        self._door_kills = 0  # without a pause in which it lived long enough
         self._door_has_shim = True
         self._began_s = time.monotonic()
         for verdict in ("pass", "fail"):
@@ -204,9 +205,10 @@ class Box:
 
     def victims(self) -> list[str]:
         """Who may be killed now."""
-        recent = [at_s for at_s in self._door_killed_s if time.monotonic() - at_s < DOOR_STEADY_S]
         barred = set()
-        if len(recent) >= DOOR_KILLS_IN_A_ROW:
+        if time.monotonic() - self._door_killed_s >= DOOR_STEADY_S:
+            self._door_kills = 0
+        if self._door_kills >= DOOR_KILLS_IN_A_ROW:
             barred |= {"door", "daemon and door"}
         if not self._door_has_shim:
             barred |= {"shim of the door"}
@@ -252,7 +254,7 @@ class Box:
             case "daemon":
                 self.kill_daemon()
             case "door":
-                self._door_killed_s.append(time.monotonic())
+                self._door_killed_s, self._door_kills = time.monotonic(), self._door_kills + 1
                 self._blow(self._door_members(shim=False))
             case "shim of the door":
                 self._door_has_shim = False
