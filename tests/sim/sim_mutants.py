@@ -36,8 +36,9 @@ MUTANTS = (
     _one(
         "users are sent to the candidate before the commit",
         CORE + "desired.py",
-        "live = [a for a in state.seat_attempts(state.live) if a.slot is not None]",
-        "live = [a for a in state.seat_attempts(candidate_seat(state.active) or state.live) if a.slot is not None]",
+        "for a in state.offered()]",
+        "for a in state.seat_attempts(candidate_seat(state.active) or state.live)"
+        " if a.slot is not None and a.state is AttemptState.READY]",
     ),
     _one(
         "the route is not repaired",
