@@ -6,7 +6,7 @@ from . import actions as act
 from .actions import Decision
 from .cards import Places, Refusal, no_places, place, place_some, without_holder
 from .desired import wanted_seats
-from .moves import rollback_seat
+from .moves_rollouts import rollback_seat
 from .policy import Policy
 from .records import Attempt, AttemptState, Kind, Release, Rollout, Seat, State
 from .room import CHEAPEST_FIRST, Room, Strategy, find_room

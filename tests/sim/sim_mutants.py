@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     _one(
         "the generation is not counted at the cutover",
-        CORE + "moves.py",
+        CORE + "moves_rollouts.py",
         "generation=state.generation + 1,\n            live=replace(rollout.seat,",
         "generation=state.generation,\n            live=replace(rollout.seat,",
     ),
@@ -76,7 +76,11 @@ MUTANTS = (
         "a sleeper that is being stopped is called back",
         (
             (CORE + "seats.py", "and not attempt.lent  # who", "# who"),
-            (CORE + "moves.py", " or attempt.ready_at_s is None or attempt.lent:", " or attempt.ready_at_s is None:"),
+            (
+                CORE + "moves_attempts.py",
+                " or attempt.ready_at_s is None or attempt.lent:",
+                " or attempt.ready_at_s is None:",
+            ),
         ),
     ),
     # gates and bake
@@ -113,7 +117,7 @@ MUTANTS = (
     ),
     _one(
         "a deadline begins anew with every verdict",
-        CORE + "moves.py",
+        CORE + "moves_rollouts.py",
         "replace(rollout, gate=None, gates=(*rollout.gates, action.result), why=why)",
         "replace(rollout, gate=None, gates=(*rollout.gates, action.result), why=why, phase_since_s=now.boot_s)",
     ),
@@ -162,7 +166,7 @@ MUTANTS = (
                 "if attempt.id not in leaving}\n    return tuple",
                 "if attempt.id in leaving}\n    return tuple",
             ),
-            (CORE + "moves.py", "(other.holds_cards and set(attempt.gpus) & set(other.gpus)) or ", ""),
+            (CORE + "moves_attempts.py", "(other.holds_cards and set(attempt.gpus) & set(other.gpus)) or ", ""),
         ),
     ),
     _one(
@@ -211,7 +215,7 @@ MUTANTS = (
                 "    for rollout in state.queue:",
             ),
             (
-                CORE + "moves.py",
+                CORE + "moves_rollouts.py",
                 "and before.phase not in ACTIVE and state.active is not None:",
                 "and before.phase not in ACTIVE and not state.rollouts:",
             ),
