@@ -148,13 +148,11 @@ def _waits_in_vain(attempt: Attempt, seat: Seat, state: State) -> bool:
 
 def is_drained(attempt: Attempt, state: State, seen: Seen) -> bool:
     """Nobody's stream runs through this attempt any more, as far as the front door can tell."""
-    if attempt.hurry:
+    if attempt.hurry or not attempt.exposed:
         return True
-    if attempt.slot is None:
-        seat = Seat(attempt.release, attempt.rollout)
-        return not any(a.role == "router" for a in state.seat_attempts(seat))
-    if not attempt.exposed:
-        return True
+    if attempt.slot is None:  # a router that is not started yet carries nobody, and may wait for this one's successor
+        mates = state.seat_attempts(Seat(attempt.release, attempt.rollout))
+        return not any(a.role == "router" and a.state is not AttemptState.PLANNED for a in mates)
     if not seen.door.alive:
         return False
     slot = next((s for s in seen.door.public if s.number == attempt.slot), None)

@@ -131,6 +131,21 @@ def test_users_wait_while_a_router_has_no_engine_that_it_knows(box, release):
     assert not unsettled(box.state, box.world.observe(box.state), box.loop.policy)
 
 
+def test_an_engine_that_leaves_and_a_router_that_waits_for_its_successor_do_not_wait_for_each_other(box, release):
+    box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
+    for name in ("pair-a-1", "pair-router-3"):
+        box.world.processes[name].life = Life.EXITED
+    box.run(lambda: [a.state for a in box.state.attempts.values() if a.instance == "a"][1:] == [AttemptState.STARTING])
+    box.world.processes["pair-a-4"].computing = True  # it loads, and is no case for a hurry
+    swap = box.propose(release("wide", gpus=4), strategy="swap")
+    box.run(lambda: box.state.attempts["pair-router-5"].state is AttemptState.STOPPED)
+    box.ask(act.AskAbort(swap, "tester"))
+    box.settle()
+    assert box.phase(swap) is Phase.ABORTED
+    live = box.state.seat_attempts(box.state.live)
+    assert {a.instance: a.state for a in live} == dict.fromkeys(("a", "b", "router"), AttemptState.READY)
+
+
 def test_stop_takes_production_down_and_keeps_the_way_back(box, release):
     box.finish(box.propose(release("one")))
     box.ask(act.StandDown("tester"))

@@ -158,6 +158,12 @@ MUTANTS = (
         "return bool(gone) and any(",
     ),
     # cards and processes
+    _one(
+        "a daemon that has asked nobody yet sends engines without a shim away",
+        CORE + "rules_attempts.py",
+        "return probe is None or not (probe.layer",
+        "return probe is not None and not (probe.layer",
+    ),
     Mutant(
         "cards that somebody holds are given away",
         (

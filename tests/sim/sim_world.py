@@ -14,14 +14,16 @@ from fake_world import FakeProcess
 from sleepy_world import LEFTOVER_MIB, Engine, SleepyWorld
 
 from controller.core import actions as act
-from controller.core.records import Attempt, Kind, Now, Phase, Seat, State
+from controller.core.records import Attempt, AttemptState, Kind, Now, Phase, Seat, State
 from controller.core.route import Mode, Route, SlotState
-from controller.core.seen import GateSeen, Gpu, Life, ProcessSeen, Seen
+from controller.core.seen import GateSeen, Gpu, Life, ProbeSeen, ProcessSeen, Seen
 from controller.crashpoints import crash_point
 
 ALIVE = frozenset({Life.RUNNING, Life.ENDING, Life.STRAYS})
 STRANGER_MIB = 20_000
 CARD_MIB = 81_920
+FIRST_PROBE_S = 0.3  # a daemon that has just begun has asked nobody yet
+PROBE_EVERY_S = 1.0
 
 
 @dataclass
@@ -57,6 +59,7 @@ class SimWorld(SleepyWorld):
     wall_jump_s: float = 0.0
     boots: int = 1
     version: int = 0  # counts changes, so that nothing is judged twice
+    asks_since_s: float = -math.inf  # this daemon's first probes were answered then, or will be
     failing: Counter[str] = field(default_factory=Counter)  # effect → how many of the next ones fail
     next_start: list[str] = field(default_factory=list)  # what befalls the next starts: port | die
     unkillable_next: bool = False
@@ -89,11 +92,12 @@ class SimWorld(SleepyWorld):
         """What the controller remembered is gone; the world is not."""
         super().controller_died()
         self.door_tried_s = None
+        self.asks_since_s = self.clock_s + FIRST_PROBE_S
 
     def next_event_s(self) -> float:
         """How long until something happens by itself; infinite when nothing will."""
         times = [t for p in self.processes.values() for t in (p.ready_s, p.stopping_until or 0.0, p.dies_s)]
-        times += [p.memory_until_s for p in self.processes.values()]
+        times += [self.asks_since_s, *(p.memory_until_s for p in self.processes.values())]
         times += [g.ends_s for g in self.running_gates.values()] + [at_s for _, at_s in self.asked.values()]
         return min((t - self.clock_s for t in times if t > self.clock_s), default=math.inf)
 
@@ -121,6 +125,18 @@ class SimWorld(SleepyWorld):
             name: ProcessSeen(p.life, p.pid, p.pid * 10, p.sentence, p.port_conflict)
             for name, p in self.processes.items()
             if name in state.attempts and state.attempts[name].holds
+        }
+
+    def _probes(self, state: State) -> dict[str, ProbeSeen]:
+        """What this daemon has heard itself: nothing of its predecessor's probes is known to it."""
+        if self.clock_s < self.asks_since_s:
+            return {}
+        asked = 1 + int(min(9.0, (self.clock_s - self.asks_since_s) / PROBE_EVERY_S))
+        return {
+            name: replace(
+                probe, streak=min(probe.streak, asked), streak_since_s=max(probe.streak_since_s, self.asks_since_s)
+            )
+            for name, probe in super()._probes(state).items()
         }
 
     def _gates(self, state: State) -> dict[str, GateSeen]:
@@ -269,6 +285,16 @@ class SimWorld(SleepyWorld):
                     yield f"{name} and {sitting[gpu]} run on {gpu} at once"
                 sitting[gpu] = name
         yield from self._users(state)
+
+    def unjust(self, before: State, state: State) -> Iterator[str]:
+        """Whoever serves well is sent away as if it were dead, with the users that it has."""
+        for attempt in state.seat_attempts(state.live):
+            was = before.attempts.get(attempt.id)
+            if was is None or was.state is not AttemptState.READY or attempt.state is not AttemptState.RETIRING:
+                continue
+            heard = attempt.id not in self.heard_until_s
+            if attempt.hurry and attempt.gave_way_to is None and heard and self._probe(attempt.id).ok:
+                yield f"{attempt.id} answers, and was given up as dead"
 
     def _users(self, state: State) -> Iterator[str]:
         """Nobody is sent to a release of which a gate really said something else than pass in this rollout."""

@@ -216,6 +216,7 @@ class Simulation(Box):
         if before is not None and state is not before:
             asked = point == "request-after" or seen is None
             found += broken_steps(before, state, None if asked else seen, self.policy)
+            found += self.world.unjust(before, state)
         found += self.world.untrue(state)
         if idle and seen is not None:
             found += unsettled(state, seen, self.policy)
