@@ -14,10 +14,7 @@ STOP_SLACK_S = 30.0
 LAST_WORDS = 200  # characters of an engine's last line
 
 
-_DEFAULTS = Policy()
-
-
-def alarms(state: State, seen: Seen, policy: Policy = _DEFAULTS) -> list[str]:
+def alarms(state: State, seen: Seen, policy: Policy) -> list[str]:
     """Live instances that nobody starts any more, stops that do not end, engines without a shim, a silent door."""
     found = [
         *_took_over(state),

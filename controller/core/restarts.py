@@ -6,12 +6,12 @@ count: what it did to cards and drivers nobody knows. What was given up stays gi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from . import actions as act
 from .actions import Decision
 from .policy import Policy
-from .records import Attempt, AttemptState, Seat, State
+from .records import Attempt, AttemptState, Release, Seat, State
 from .seats import missing_instances
 from .seen import Seen
 
@@ -71,6 +71,12 @@ def given_up(state: State, seat: Seat) -> tuple[Attempt, ...]:
     """The last attempt of every instance of the seat that is down and that nobody starts again."""
     last = (state.attempts_of(seat, name)[-1] for name in missing_instances(state, seat))
     return tuple(attempt for attempt in last if attempt.given_up)
+
+
+def stands_before_nobody(release: Release, name: str, gone: Collection[str]) -> bool:
+    """Whether this is a router, and all engines behind it are given up; where one is left, it serves with that."""
+    after = release.instance(name).start_after
+    return bool(after) and set(after) <= set(gone)
 
 
 def paused(state: State, seen: Seen, policy: Policy) -> tuple[str, float] | None:

@@ -8,7 +8,7 @@ from .cards import is_back, shows
 from .desired import candidate_seat, wanted_seats
 from .policy import Policy
 from .records import Attempt, AttemptState, Closed, Seat, State
-from .restarts import given_up
+from .restarts import given_up, stands_before_nobody
 from .route import SlotState
 from .seats import is_fresh, missing_instances
 from .seen import Life, ProcessSeen, Seen
@@ -137,13 +137,13 @@ def retire_unwanted(state: State, seen: Seen, policy: Policy) -> Decision | None
 
 def _waits_in_vain(attempt: Attempt, seat: Seat, state: State) -> bool:
     """A router, and what stands behind it is gone: of live and of candidates it is started again, until given up."""
-    after = state.releases[attempt.release].instance(attempt.instance).start_after
+    release = state.releases[attempt.release]
     if seat == state.live:
-        return bool(after) and {a.instance for a in given_up(state, seat)}.issuperset(after)
+        return stands_before_nobody(release, attempt.instance, {a.instance for a in given_up(state, seat)})
     if seat == candidate_seat(state.active):
         return False
     gone = missing_instances(state, seat)
-    return any(name in gone for name in after)
+    return any(name in gone for name in release.instance(attempt.instance).start_after)
 
 
 def is_drained(attempt: Attempt, state: State, seen: Seen) -> bool:

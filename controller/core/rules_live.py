@@ -8,7 +8,7 @@ from .cards import Places, Refusal, holders, no_places, place, without_holder
 from .desired import SWITCHED, candidate_seat
 from .policy import Policy
 from .records import Attempt, AttemptState, Phase, Release, Seat, State
-from .restarts import deaths_in_a_row, give_up, given_up, pause_left_s, paused
+from .restarts import deaths_in_a_row, give_up, given_up, pause_left_s, paused, stands_before_nobody
 from .rules_attempts import LEAVING
 from .seats import is_failed_bake, is_recallable, missing_instances, new_attempts
 from .seen import Seen
@@ -62,7 +62,7 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
             if comes := _wake_live(mine[-1], state, seen):
                 return comes
             continue
-        if name in gone or _stands_before_nobody(release, name, gone):
+        if name in gone or stands_before_nobody(release, name, gone):
             continue
         if ends := give_up(mine, seen, policy):
             return ends
@@ -81,12 +81,6 @@ def revive_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
             f"live instance {name} is gone ({mine[-1].why}): start it again{counted}",
         )
     return _bear(state, seen, policy, seat) or _rewire_router(state, seen, policy, seat)
-
-
-def _stands_before_nobody(release: Release, name: str, gone: set[str]) -> bool:
-    """A router is not started before engines that are all given up; where one is left, it serves with that."""
-    after = set(release.instance(name).start_after)
-    return bool(after) and after <= gone
 
 
 def _wake_live(last: Attempt, state: State, seen: Seen) -> Decision | None:
@@ -197,7 +191,7 @@ def comes_back(state: State, seen: Seen, policy: Policy) -> bool:
     ready = {a.instance for a in state.seat_attempts(state.live) if a.state is AttemptState.READY}
     release, gone = state.releases[state.live.release], {a.instance for a in given_up(state, state.live)}
     for name in state.begun(state.live):
-        if name in ready or name in gone or _stands_before_nobody(release, name, gone):
+        if name in ready or name in gone or stands_before_nobody(release, name, gone):
             continue
         if any(a.gave_way_to for a in state.attempts_of(state.live, name)):
             return True

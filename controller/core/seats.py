@@ -28,9 +28,9 @@ def new_attempts(
     release = state.releases[place.release]
     used = {gpu.id: gpu.memory_used_mib for gpu in seen.gpus if gpu.memory_used_mib is not None}
     chosen = [i for i in release.instances if not names or i.name in names]
-    taken = {a.port for a in state.held}, {a.slot for a in state.held if a.slot is not None}
-    ports = _round(policy.port_first, policy.port_last, policy.port_block, state.last_port, taken[0])
-    slots = _round(1, policy.slots, 1, state.last_slot, taken[1])
+    used_ports, used_slots = {a.port for a in state.held}, {a.slot for a in state.held if a.slot is not None}
+    ports = _round(policy.port_first, policy.port_last, policy.port_block, state.last_port, used_ports)
+    slots = _round(1, policy.slots, 1, state.last_slot, used_slots)
     attempts: list[Attempt] = []
     for number, instance in enumerate(chosen, state.attempt_seq + 1):
         attempts.append(

@@ -12,7 +12,7 @@ from . import actions as act
 from .actions import Decision
 from .policy import LAST_KNOWN_GOOD, Policy
 from .records import Kind, Options, Phase, Release, Rollout, Seat, State
-from .restarts import given_up
+from .restarts import given_up, stands_before_nobody
 from .seen import Seen
 
 BY = "the daemon"
@@ -46,8 +46,9 @@ def is_lost(state: State) -> bool:
         return False
     gone = {a.instance for a in given_up(state, state.live)}
     begun = state.begun(state.live)
-    fronted = [i for i in state.releases[state.live.release].instances if i.fronted and i.name in begun]
-    return bool(gone) and all(i.name in gone or (i.start_after and gone.issuperset(i.start_after)) for i in fronted)
+    release = state.releases[state.live.release]
+    fronted = [i.name for i in release.instances if i.fronted and i.name in begun]
+    return bool(gone) and all(name in gone or stands_before_nobody(release, name, gone) for name in fronted)
 
 
 def last_takeover(state: State) -> Rollout | None:

@@ -41,7 +41,9 @@ def test_memory_that_never_returns_is_a_quarantined_card(box, swapped):
     closed = box.state.closed["gpu-2"]
     assert not closed.by
     assert "gpu-2 shows 59000 MiB in use 60 s after one-a-1 was gone" in closed.why
-    assert any("gpu-2 is quarantined" in text for text in alarms(box.state, box.world.observe(box.state)))
+    assert any(
+        "gpu-2 is quarantined" in text for text in alarms(box.state, box.world.observe(box.state), box.loop.policy)
+    )
     assert not box.state.attempts["one-a-1"].holds
     box.world.memory_mib = dict.fromkeys(range(4), 10)
     box.run(lambda: not box.state.closed)  # it came back late
@@ -73,7 +75,9 @@ def test_a_card_that_fell_off_the_bus_is_not_said_to_hold_memory_and_returns_wit
     closed = box.state.closed["gpu-3"]
     assert closed.unseen
     assert closed.why == "gpu-3 is not in the inventory 60 s after one-a-1 was gone"
-    raised = [text for text in alarms(box.state, box.world.observe(box.state)) if "quarantined" in text]
+    raised = [
+        text for text in alarms(box.state, box.world.observe(box.state), box.loop.policy) if "quarantined" in text
+    ]
     assert raised == [f"gpu-3 is quarantined: {closed.why}; look at `cutover gpus` and `dmesg`; {BY_ITSELF}"]
     box.world.gpus = 4
     box.run(lambda: not box.state.closed)
@@ -149,7 +153,7 @@ def test_nobody_is_refused_for_cards_that_nobody_can_see(box, release):
     rollout = box.propose(release("one", gpus=2))
     box.settle_for(60)
     assert box.phase(rollout) is Phase.PREFLIGHT
-    assert any("NVML hangs" in text for text in alarms(box.state, box.world.observe(box.state)))
+    assert any("NVML hangs" in text for text in alarms(box.state, box.world.observe(box.state), box.loop.policy))
     box.world.gpus_why = ""
     box.world.untrusted = set()
     assert box.finish(rollout) is Phase.PROMOTED

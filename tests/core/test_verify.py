@@ -256,7 +256,9 @@ def test_who_knows_better_overrules_it(cards, release):
     assert cards.finish(rollout) is Phase.PROMOTED
     assert rows(cards, rollout)[0] == ("cards", "fail")
     assert cards.state.rollouts[rollout].gates[0].observe
-    assert not [text for text in alarms(cards.state, cards.world.observe(cards.state)) if "cards" in text]
+    assert not [
+        text for text in alarms(cards.state, cards.world.observe(cards.state), cards.loop.policy) if "cards" in text
+    ]
 
 
 def test_a_pool_that_shrank_rejects_the_second_start(box, release):
@@ -277,7 +279,7 @@ def test_an_instance_of_live_that_is_started_again_serves_and_rings(cards, relea
     cards.run(lambda: "one-a-2" in cards.state.attempts and bool(cards.state.attempts["one-a-2"].checks))
     assert cards.state.is_served()
     assert [c.verdict for c in cards.state.attempts["one-a-2"].checks] == ["pass", "fail"]
-    said = alarms(cards.state, cards.world.observe(cards.state))
+    said = alarms(cards.state, cards.world.observe(cards.state), cards.loop.policy)
     assert any("live serves, and kv-pool is not as it should be: one-a-2 has room for 50,000" in text for text in said)
     assert rows(cards, rollout) == before
 

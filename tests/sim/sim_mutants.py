@@ -142,8 +142,8 @@ MUTANTS = (
     _one(
         "what was given up is forgotten over a reboot",
         CORE + "rules_live.py",
-        "if name in gone or _stands_before_nobody(",
-        "if (name in gone and mine[-1].boot_id == seen.now.boot_id) or _stands_before_nobody(",
+        "if name in gone or stands_before_nobody(",
+        "if (name in gone and mine[-1].boot_id == seen.now.boot_id) or stands_before_nobody(",
     ),
     _one(
         "one release after another takes over, and nobody is asked",
