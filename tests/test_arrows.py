@@ -43,6 +43,7 @@ PURE = {
     "__future__",
     "collections",
     "dataclasses",
+    "datetime",  # calendars; who asks it for the time is found below
     "enum",
     "functools",
     "hashlib",
@@ -107,15 +108,31 @@ def test_core_is_pure():
 
 
 def test_only_the_clock_reads_time():
-    """Time is an argument: the core, the store and the loop never ask for it."""
-    wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {target}"
+    """Time is an argument: the core, the store and the loop never ask for it, nor a calendar for today."""
+    timeless = [
+        (name, path)
         for name, path in modules()
         if any(is_below(name, r) for r in ("controller.core", "controller.store", "controller.loop", "controller.api"))
+    ]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {target}"
+        for name, path in timeless
         for line, target in imports(name, path)
-        if target.split(".")[0] in {"time", "datetime"}
+        if target.split(".")[0] == "time"
+    ]
+    wrong += [
+        f"{path.relative_to(ROOT)}:{node.lineno} asks for {node.attr}"
+        for _, path in timeless
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in {"now", "utcnow", "today"} and _is_calendar(node.value)
     ]
     assert wrong == []
+
+
+def _is_calendar(node: ast.expr) -> bool:
+    """``datetime.now``, ``datetime.datetime.now``; not ``self.now``."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name in {"datetime", "date"}
 
 
 @pytest.mark.parametrize("word", ["mock.patch", "monkeypatch.setattr", "MagicMock"])

@@ -9,6 +9,7 @@ from ..errors import ExitCode
 
 _EXIT_CODES: Mapping[str, ExitCode] = {
     "promoted": ExitCode.DONE,
+    "measured": ExitCode.DONE,
     "refused": ExitCode.REFUSED,
     "skipped": ExitCode.REFUSED,
     "superseded": ExitCode.REFUSED,
@@ -21,6 +22,7 @@ _EXIT_CODES: Mapping[str, ExitCode] = {
 }
 STYLES: Mapping[str, str] = {
     "promoted": "green",
+    "measured": "green",
     "rolled_back": "yellow",
     "inconclusive": "yellow",
     "aborted": "yellow",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .night_records import Night, Sweep
 from .records import Attempt, Bake, Checked, Closed, Freeze, GateResult, Kind, Options, Release, Seat
 from .route import Route
 from .table import Event
@@ -41,6 +42,63 @@ class Move(Record):
 
     rollout: str
     event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Accept(Record):
+    """Its turn has come. `until_s` (clock of the box): what is not over by then is undone."""
+
+    rollout: str
+    night: str = ""
+    until_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Yield(Record):
+    """Somebody else needs its cards: it goes, and who waits for a window waits again."""
+
+    rollout: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder(Record):
+    """Among those that wait, this one's turn comes earlier or later."""
+
+    rollout: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteNight(Record):
+    """A window opened, closed, or was missed."""
+
+    night: Night
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureLive(Record):
+    """Before the first candidate of a night: what live shows in this very night, by the candidate's own measure."""
+
+    night: str
+    profile: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileSweep(Record):
+    """A sweep with a rollout for each of its arms; arms carry the release they are tried as, `options` is for all."""
+
+    sweep: Sweep  # without id
+    releases: tuple[Release, ...]
+    options: Options
+    profile: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConcludeSweep(Record):
+    """Every arm was tried: the pick, or that no arm is better."""
+
+    sweep: str
+    pick: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +213,14 @@ class OpenCard(Record):
 class RecordGate(Record):
     rollout: str
     result: GateResult
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRecheck(Record):
+    """A gate that was asked once more while the rollout waits for its approval, and that did not fail."""
+
+    rollout: str
+    run: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .policy import Policy
-from .records import Attempt, AttemptState, Phase, Rollout, Seat, State
+from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .route import Mode, Route, Slot, SlotState
 
 TRIED = frozenset({Phase.STARTING, Phase.GATING, Phase.AWAITING_APPROVAL, Phase.CUTTING_OVER})
@@ -19,6 +19,8 @@ def candidate_seat(rollout: Rollout | None) -> Seat | None:
         return None
     if rollout.phase is Phase.ROLLING_BACK:
         return Seat(rollout.target.release, rollout.id) if rollout.target else None
+    if rollout.kind is Kind.MEASURE:
+        return rollout.target  # live, by the way of the candidates: users' requests are not counted among the gate's
     return rollout.seat if rollout.phase in TRIED else None
 
 

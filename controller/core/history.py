@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from .policy import Policy
-from .records import Nap, Phase, Rollout, State
+from .records import Kind, Nap, Phase, Rollout, State
 
 
 def start_s(state: State, release: str, policy: Policy) -> float | None:
@@ -98,7 +98,8 @@ def return_s(state: State, target: str, leaving: Collection[str], policy: Policy
 
 def gates_s(state: State, release: str, profile: tuple[object, ...]) -> float | None:
     """How long the gates took: of this release, else of the last one that had the same gates."""
-    ran = [r for r in state.rollouts.values() if Phase.GATING.value in r.times and _passed_all(r)]
+    tried = [r for r in state.rollouts.values() if r.kind is Kind.PROPOSE and Phase.GATING.value in r.times]
+    ran = [r for r in tried if _passed_all(r)]
     same = [r for r in ran if r.release == release] or [r for r in ran if r.profile == profile and profile]
     return round(same[-1].times[Phase.GATING.value], 1) if same else None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import actions as act
 from . import moves_attempts as attempts
+from . import moves_nights as nights
 from . import moves_rollouts as rollouts
 from .records import Now, State
 
@@ -25,6 +26,13 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.SetFreeze: rollouts.set_freeze,
     act.StandDown: rollouts.stand_down,
     act.Move: rollouts.move,
+    act.Accept: nights.accept,
+    act.Yield: nights.yield_cards,
+    act.Reorder: nights.reorder,
+    act.NoteNight: nights.note_night,
+    act.MeasureLive: nights.measure_live,
+    act.FileSweep: nights.file_sweep,
+    act.ConcludeSweep: nights.conclude_sweep,
     act.AdoptPlan: rollouts.adopt_plan,
     act.TakeLease: rollouts.take_lease,
     act.AddAttempts: attempts.add_attempts,
@@ -40,6 +48,7 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.CloseCard: attempts.close_card,
     act.OpenCard: attempts.open_card,
     act.RecordGate: rollouts.record_gate,
+    act.RecordRecheck: rollouts.record_recheck,
     act.CommitCutover: rollouts.commit_cutover,
     act.CommitRollback: rollouts.commit_rollback,
     act.RecordSwitch: rollouts.record_switch,

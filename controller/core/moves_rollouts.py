@@ -51,7 +51,20 @@ def propose(state: State, action: act.Propose, now: Now, why: str) -> State:
     if action.kind is Kind.ROLLBACK and active is not None and active.phase is not Phase.ROLLING_BACK:
         # Production comes first: whoever wants the old release back does not wait for somebody's experiment.
         state = with_rollout(state, replace(active, abort_by=action.by))
-    return with_rollout(state, rollout)
+    return with_rollout(_supersede(state, rollout, now), rollout)
+
+
+def _supersede(state: State, newer: Rollout, now: Now) -> State:
+    """What waits for the same window under the same name is an older revision of the same topology."""
+    if not newer.options.window or newer.kind is not Kind.PROPOSE or newer.options.sweep:
+        return state
+    name = state.releases[newer.release].name
+    for older in state.queue:
+        same = older.options.window == newer.options.window and state.releases[older.release].name == name
+        if same and older.kind is Kind.PROPOSE and not older.options.sweep:
+            why = f"{newer.id} ({newer.release}) is a newer revision of {name}"
+            state = with_rollout(state, advance(older, Event.SUPERSEDED, now, why))
+    return state
 
 
 def ask_abort(state: State, action: act.AskAbort, now: Now, why: str) -> State:  # noqa: ARG001
@@ -109,6 +122,13 @@ def record_gate(state: State, action: act.RecordGate, now: Now, why: str) -> Sta
     if rollout.gate is None or rollout.gate.run != action.result.run:
         raise IllegalMove(f"rollout {rollout.id} does not wait for gate run {action.result.run}")
     return with_rollout(state, replace(rollout, gate=None, gates=(*rollout.gates, action.result), why=why))
+
+
+def record_recheck(state: State, action: act.RecordRecheck, now: Now, why: str) -> State:  # noqa: ARG001
+    rollout = rollout_of(state, action.rollout)
+    if rollout.gate is None or rollout.gate.run != action.run:
+        raise IllegalMove(f"rollout {rollout.id} does not wait for gate run {action.run}")
+    return with_rollout(state, replace(rollout, gate=None, rechecked_at_s=now.boot_s))
 
 
 def commit_cutover(state: State, action: act.CommitCutover, now: Now, why: str) -> State:
@@ -189,16 +209,18 @@ def record_sample(state: State, action: act.RecordSample, now: Now, why: str) ->
 
 def begin_gate(state: State, action: act.RunGate, now: Now, why: str) -> State:
     rollout = rollout_of(state, action.rollout)
-    if rollout.phase is not Phase.GATING or rollout.gate is not None:
+    if rollout.phase not in {Phase.GATING, Phase.AWAITING_APPROVAL} or rollout.gate is not None:
         raise IllegalMove(f"rollout {rollout.id} is {rollout.phase} and cannot begin gate {action.gate}")
     run = GateRun(action.gate, action.index, action.run, now.boot_s)
     return with_rollout(state, replace(rollout, gate=run, why=why))
 
 
-def gate_begun(state: State, action: act.RunGate, outcome: act.Outcome, now: Now) -> State:  # noqa: ARG001
+def gate_begun(state: State, action: act.RunGate, outcome: act.Outcome, now: Now) -> State:
     rollout = rollout_of(state, action.rollout)
     if outcome.ok or rollout.gate is None:
         return state
+    if rollout.phase is Phase.AWAITING_APPROVAL:  # what it passed, it passed
+        return with_rollout(state, replace(rollout, gate=None, rechecked_at_s=now.boot_s))
     result = GateResult(action.gate, action.index, action.run, "error", outcome.sentence)
     return with_rollout(state, replace(rollout, gate=None, gates=(*rollout.gates, result)))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .window import Schedule
 
 HOLD = "hold"
 LAST_KNOWN_GOOD = "last-known-good"
@@ -47,3 +50,11 @@ class Policy:
     sleep_deadline_s: float = 60.0  # to fall asleep with the memory back, and to wake up to a sane answer
     sleep_leftover_mib: int = 3072  # what a sleeper may keep on each card: its CUDA context, graphs and buffers
     retry_after_s: int = 30
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)  # by the name of their window
+    approval_recheck_s: float = 600.0  # what waits for its approval is asked its first gate again so often
+    expires_s: float = 7 * 86_400.0  # what has not begun by then is skipped, unless it says otherwise
+    # By night production makes room, or is measured, only while users ask for no more than this.
+    quiet_per_min: float = 6.0
+    quiet_in_flight: int = 0
+    quiet_patience_s: float = 1800.0  # the measurement of live waits that long for such a moment; then it is left out
+    undo_slack: float = 1.25  # what a way back took here before may take that much longer next time

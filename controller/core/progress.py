@@ -11,7 +11,7 @@ from .bake import baseline, failures_of, problems, with_probe
 from .cards import Refusal, holders, no_places
 from .plan import make_plan
 from .policy import Policy
-from .records import AttemptState, GateResult, Phase, Rollout, State
+from .records import AttemptState, GateResult, Kind, Phase, Rollout, State
 from .restarts import paused
 from .returning import rolling_back
 from .room import Strategy
@@ -44,6 +44,8 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
         return base_s + room_s
     if rollout.phase is Phase.GATING:
         return base_s + GATE_TRIES * sum(float(step["deadline_s"]) for step in rollout.profile)
+    if rollout.phase is Phase.AWAITING_APPROVAL and rollout.options.approval_s is not None:
+        return rollout.options.approval_s
     if rollout.phase is Phase.BAKING:
         return base_s + bake_s(rollout, policy) + policy.prefill_s  # it ends with tokens, and a prompt may be long
     return base_s
@@ -203,6 +205,8 @@ def gating(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
         tried = "and asking again would not change that" if hopeless else "twice"
         return move(rollout, Event.UNDECIDED, f"gate {last.gate} could not tell, {tried}: {last.sentence}")
     passed = _passed(rollout)
+    if rollout.options.trial or rollout.kind is Kind.MEASURE:
+        return move(rollout, Event.TRIED, f"passed {passed}; tried, and not switched to, as asked")
     if rollout.options.require_approval:
         return move(rollout, Event.ASK, f"passed {passed}; waits for `cutover approve {rollout.id}`")
     return move(rollout, Event.PASSED, f"passed {passed}")
@@ -241,9 +245,32 @@ def _await_gate(rollout: Rollout, state: State, seen: Seen) -> Decision | None:
     return Decision(act.RecordGate(rollout.id, result), f"gate {about}: {done.verdict}, {done.sentence}")
 
 
-def awaiting_approval(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
-    died = _died(rollout, state)
-    return move(rollout, Event.BROKEN, died) if died else None
+def awaiting_approval(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Whoever approves in the morning approves what still works: it is asked the first gate again and again."""
+    if died := _died(rollout, state):
+        return move(rollout, Event.BROKEN, died)
+    probe = seen.probes.get("preview")
+    if probe is not None and not probe.ok and probe.streak >= policy.silent_probes:
+        return move(rollout, Event.BROKEN, f"it does not generate any more ({probe.layer}: {probe.sentence})")
+    if rollout.gate is not None:
+        return _await_recheck(rollout, state, seen)
+    since_s = seen.now.boot_s - max(rollout.phase_since_s, rollout.rechecked_at_s)
+    if not rollout.profile or since_s < policy.approval_recheck_s:
+        return None
+    step = rollout.profile[0]
+    name = str(step["name"])
+    run = f"{rollout.id}-0-{name}-again-{seen.now.boot_s:.0f}"
+    return Decision(act.RunGate(rollout.id, 0, name, run), f"gate {name} again, while it waits for its approval")
+
+
+def _await_recheck(rollout: Rollout, state: State, seen: Seen) -> Decision | None:
+    decision = _await_gate(rollout, state, seen)
+    if decision is None or not isinstance(decision.action, act.RecordGate):
+        return decision
+    result = decision.action.result
+    if result.verdict == "fail" and not result.observe:
+        return move(rollout, Event.GATE_FAILED, f"gate {result.gate}, again: {result.sentence}")
+    return Decision(act.RecordRecheck(rollout.id, result.run), f"gate {result.gate}, again: {result.verdict}")
 
 
 def cutting_over(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:

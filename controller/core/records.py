@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from .night_records import Night, Sweep
+
 
 @dataclass(frozen=True, slots=True)
 class Now:
@@ -45,6 +47,7 @@ class Phase(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
     SUPERSEDED = "superseded"
+    MEASURED = "measured"  # tried and judged, as asked, and not switched to
 
     @property
     def words(self) -> str:
@@ -53,11 +56,15 @@ class Phase(StrEnum):
 
 
 class Kind(StrEnum):
-    """Why there is a rollout: somebody proposed a topology, wants the previous release back, or fresh processes."""
+    """Why there is a rollout: somebody proposed a topology, wants the previous release back, or fresh processes.
+
+    Or live itself is measured in a quiet moment, so that candidates of the night have something to be compared with.
+    """
 
     PROPOSE = "propose"
     ROLLBACK = "rollback"
     RESTART = "restart"
+    MEASURE = "measure"
 
 
 class AttemptState(StrEnum):
@@ -270,6 +277,13 @@ class Options:
     plan_digest: str | None = None
     note: str = ""
     overruled: Mapping[str, str] = field(default_factory=dict)  # preflight rule or check of a start → reason
+    window: str = ""  # begins only while this window is open; empty: as soon as its turn comes
+    priority: int = 0  # higher first, among those that may begin
+    expires_wall_s: float | None = None  # not begun by then: skipped
+    finish_by_wall_s: float | None = None  # live, or everything as it was, by then; with a window the earlier of both
+    approval_s: float | None = None  # an approval that has not come by then: aborted
+    trial: bool = False  # started and judged, never switched to
+    sweep: str = ""  # the sweep that it is an arm of
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +308,11 @@ class Rollout:
     target: Seat | None = None  # rollback: the seat to return to
     instead_of: Seat | None = None  # the live seat that keeps dying: the daemon itself wants the target back
     before: tuple[Seat | None, Seat | None] = (None, None)  # live and previous at the moment of the cutover
+    night: str = ""  # in which it began
+    until_s: float | None = None  # on the clock of the box: promoted, or everything as it was, by then
     gate: GateRun | None = None
     gates: tuple[GateResult, ...] = ()
+    rechecked_at_s: float = 0.0  # while it waits for approval: when a gate was last asked once more
     bake: Bake = field(default_factory=Bake)
     decided_at_s: float | None = None  # cutover or rollback decided
     switched_at_s: float | None = None  # front door seen with the new route; None until then
@@ -324,6 +341,7 @@ class Freeze:
     by: str
     why: str
     since_wall_s: float
+    until_wall_s: float | None = None  # it ends by itself then
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +375,9 @@ class State:
     releases: Mapping[str, Release] = field(default_factory=dict)
     rollouts: Mapping[str, Rollout] = field(default_factory=dict)
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
+    nights: Mapping[str, Night] = field(default_factory=dict)
+    sweep_seq: int = 0
+    sweeps: Mapping[str, Sweep] = field(default_factory=dict)
 
     @cached_property
     def held(self) -> tuple[Attempt, ...]:
@@ -411,11 +432,12 @@ class State:
 
     @property
     def queue(self) -> tuple[Rollout, ...]:
-        """Waiting rollouts, rollbacks first: production comes before plans."""
+        """Waiting rollouts, rollbacks first: production comes before plans, and what it can do before what it might."""
         waiting = [r for r in self.rollouts.values() if r.phase is Phase.QUEUED]
-        return tuple(sorted(waiting, key=lambda r: (r.kind is not Kind.ROLLBACK, r.id)))
+        return tuple(sorted(waiting, key=lambda r: (_TURN.get(r.kind, len(_TURN)), -r.options.priority, r.id)))
 
 
+_TURN = {Kind.ROLLBACK: 0, Kind.MEASURE: 1}
 ACTIVE = frozenset(
     {
         Phase.PREFLIGHT,

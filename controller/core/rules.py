@@ -11,6 +11,7 @@ from . import actions as act
 from .actions import Decision
 from .cards import Refusal
 from .desired import SWITCHED, desired_route
+from .nights import acceptance, expire, keep_to_the_time, measure_live, note_nights, thaw, why_not_yet, yield_cards
 from .plan import make_plan
 from .policy import Policy
 from .progress import PHASES, deadline_s
@@ -117,7 +118,7 @@ def enforce_deadline(state: State, seen: Seen, policy: Policy) -> Decision | Non
     if rollout is None:
         return None
     if rollout.phase_boot_id != seen.now.boot_id:
-        return _after_reboot(rollout.id, rollout.phase)
+        return _after_reboot(rollout)
     spent_s = seen.now.boot_s - rollout.phase_since_s
     limit_s = deadline_s(rollout, state, policy)
     if spent_s <= limit_s:
@@ -130,8 +131,11 @@ def enforce_deadline(state: State, seen: Seen, policy: Policy) -> Decision | Non
     return move(rollout, Event.DEADLINE, f"{rollout.phase.words} took longer than {limit_s:.0f} s{detail}")
 
 
-def _after_reboot(rollout_id: str, phase: Phase) -> Decision:
+def _after_reboot(rollout: Rollout) -> Decision:
     """Every process of before the reboot is gone: what was being tried is over, what served comes back."""
+    why = "the host was rebooted in the middle of it"
+    if rollout.kind is Kind.MEASURE:
+        return move(rollout, Event.MISSED, why)
     event = {
         Phase.PREFLIGHT: Event.DEADLINE,
         Phase.LEASING: Event.DEADLINE,
@@ -142,8 +146,8 @@ def _after_reboot(rollout_id: str, phase: Phase) -> Decision:
         Phase.COMPLETING: Event.BROKEN,
         Phase.BAKING: Event.WORSE,
         Phase.ROLLING_BACK: Event.DEADLINE,
-    }[phase]
-    return Decision(act.Move(rollout_id, event), "the host was rebooted in the middle of it")
+    }[rollout.phase]
+    return move(rollout, event, why)
 
 
 def advance(state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -153,7 +157,7 @@ def advance(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 def stop_orphan_gate(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
     for rollout in state.rollouts.values():
-        if rollout.gate is not None and rollout.phase is not Phase.GATING:
+        if rollout.gate is not None and rollout.phase not in {Phase.GATING, Phase.AWAITING_APPROVAL}:
             return Decision(act.StopGate(rollout.id, rollout.gate.run), f"{rollout.id} is {rollout.phase.words}")
     return None
 
@@ -174,10 +178,9 @@ def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
         if rollout.kind is Kind.RESTART and (state.live is None or state.live.release != rollout.release):
             serves = state.live.release if state.live else "nothing"
             return move(rollout, Event.REFUSED, f"{rollout.release} is not live any more, {serves} is: restart that")
-        if state.freeze is None:
-            return move(
-                rollout, Event.ACCEPTED, f"its turn: {rollout.kind} {rollout.release}, asked by {rollout.asked_by}"
-            )
+        if state.freeze is None and not why_not_yet(rollout, state, seen, policy):
+            turn = f"its turn: {rollout.kind} {rollout.release}, asked by {rollout.asked_by}"
+            return Decision(acceptance(rollout, state, seen, policy), turn)
     return None
 
 
@@ -202,6 +205,13 @@ def _waits_for_cards(rollout: Rollout, state: State, seen: Seen, policy: Policy)
     return plan if isinstance(plan, Refusal) else None
 
 
+def _waits(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> str:
+    if refusal := _waits_for_cards(rollout, state, seen, policy):
+        return f" for its cards: {refusal.why}"
+    why = why_not_yet(rollout, state, seen, policy) if rollout.kind is not Kind.ROLLBACK else ""
+    return f": {why}" if why else ""
+
+
 RULES: tuple[Rule, ...] = (
     open_door,
     repair_route,
@@ -217,12 +227,18 @@ RULES: tuple[Rule, ...] = (
     verify_ready,
     honour_abort,
     enforce_deadline,
+    keep_to_the_time,
+    yield_cards,
     advance,
     stop_orphan_gate,
     retire_unwanted,
     stop_retired,
     lift_quarantine,
     start_planned,
+    thaw,
+    note_nights,
+    expire,
+    measure_live,
     accept_next,
 )
 
@@ -254,6 +270,5 @@ def at_rest(state: State, seen: Seen, policy: Policy) -> str:
     waiting = paused(state, seen, policy)
     pause = f"; instance {waiting[0]} is started again in {waiting[1]:.0f} s" if waiting else ""
     serving = f"{state.live.release} is live" if state.live else "nothing is live"
-    waits = [(r.id, refusal) for r in state.queue if (refusal := _waits_for_cards(r, state, seen, policy))]
-    queued = f"; {waits[0][0]} waits for its cards: {waits[0][1].why}" if waits else ""
+    queued = next((f"; {r.id} waits{why}" for r in state.queue if (why := _waits(r, state, seen, policy))), "")
     return f"{serving}, no rollout is running{pause}{frozen}{queued}"

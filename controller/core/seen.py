@@ -106,6 +106,14 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Users:
+    """What people ask of the public address, without the daemon's own probes."""
+
+    in_flight: int
+    per_min: float  # requests that ended in the last minute
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     now: Now
     door: DoorSeen
@@ -115,6 +123,7 @@ class Seen:
     kv_pools: Mapping[str, PoolSeen] = field(default_factory=dict)  # of attempts that were just started, by id
     probes: Mapping[str, ProbeSeen] = field(default_factory=dict)  # by attempt id, and `public`, `preview`
     traffic: Mapping[str, Traffic] = field(default_factory=dict)  # by attempt id; in a bake since the switch
+    users: Users | None = None  # None: nobody can tell
     gates: Mapping[str, GateSeen] = field(default_factory=dict)  # finished runs, by run id
     sleeps: Mapping[str, SleepSeen] = field(default_factory=dict)  # what this daemon asked last, by attempt id
     gpus: tuple[Gpu, ...] = ()

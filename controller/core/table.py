@@ -38,12 +38,16 @@ class Event(StrEnum):
     DEADLINE = "deadline"
     HOPELESS = "hopeless"
     SUPERSEDED = "superseded"
-    MISSED = "missed"
+    MISSED = "missed"  # its window is over, or would be before it is: whatever it had begun is undone
+    MEASURE = "measure"  # live is measured: there is nothing to plan and to start
+    TRIED = "tried"  # passed, and nobody wants to switch to it
+    YIELDED = "yielded"  # somebody else needs its cards
 
 
 MOVES: Mapping[Phase, Mapping[Event, Phase]] = {
     Phase.QUEUED: {
         Event.ACCEPTED: Phase.PREFLIGHT,
+        Event.MEASURE: Phase.GATING,
         Event.RETURN: Phase.ROLLING_BACK,
         Event.REFUSED: Phase.REFUSED,
         Event.ABORTED: Phase.ABORTED,
@@ -56,18 +60,22 @@ MOVES: Mapping[Phase, Mapping[Event, Phase]] = {
         Event.REFUSED: Phase.REFUSED,
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.FAILED,
+        Event.MISSED: Phase.SKIPPED,
     },
     Phase.LEASING: {
         Event.LEASED: Phase.STARTING,
         Event.REFUSED: Phase.REFUSED,
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.FAILED,
+        Event.MISSED: Phase.SKIPPED,
     },
     Phase.STARTING: {
         Event.READY: Phase.GATING,
         Event.BROKEN: Phase.FAILED,
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.FAILED,
+        Event.MISSED: Phase.SKIPPED,
+        Event.YIELDED: Phase.SKIPPED,
     },
     Phase.GATING: {
         Event.PASSED: Phase.CUTTING_OVER,
@@ -77,12 +85,18 @@ MOVES: Mapping[Phase, Mapping[Event, Phase]] = {
         Event.UNDECIDED: Phase.INCONCLUSIVE,
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.INCONCLUSIVE,
+        Event.TRIED: Phase.MEASURED,
+        Event.MISSED: Phase.SKIPPED,
+        Event.YIELDED: Phase.SKIPPED,
     },
     Phase.AWAITING_APPROVAL: {
         Event.APPROVED: Phase.CUTTING_OVER,
+        Event.GATE_FAILED: Phase.REJECTED,
         Event.BROKEN: Phase.REJECTED,
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.ABORTED,
+        Event.MISSED: Phase.SKIPPED,
+        Event.YIELDED: Phase.SKIPPED,
     },
     Phase.CUTTING_OVER: {
         Event.COMMITTED: Phase.BAKING,
@@ -90,18 +104,21 @@ MOVES: Mapping[Phase, Mapping[Event, Phase]] = {
         Event.BROKEN: Phase.FAILED,
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.FAILED,
+        Event.MISSED: Phase.SKIPPED,
     },
     Phase.COMPLETING: {
         Event.READY: Phase.BAKING,
         Event.BROKEN: Phase.ROLLING_BACK,
         Event.ABORTED: Phase.ROLLING_BACK,
         Event.DEADLINE: Phase.ROLLING_BACK,
+        Event.MISSED: Phase.ROLLING_BACK,
     },
     Phase.BAKING: {
         Event.BAKED: Phase.PROMOTED,
         Event.WORSE: Phase.ROLLING_BACK,
         Event.ABORTED: Phase.ROLLING_BACK,
         Event.DEADLINE: Phase.ROLLING_BACK,
+        Event.MISSED: Phase.ROLLING_BACK,
     },
     Phase.ROLLING_BACK: {
         Event.COMMITTED: Phase.ROLLED_BACK,

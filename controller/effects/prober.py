@@ -32,6 +32,7 @@ _TIMEOUT_S = 30.0
 _COUNTERS_TIMEOUT_S = 2.0
 _COUNTERS_EVERY_S = 5.0  # while a probe waits: a prefill and a hang look alike else until it times out
 _RECENT = 5
+_ENDS_KEPT = 400  # of a minute, at the quickest pace
 
 
 @dataclass
@@ -44,6 +45,7 @@ class _Target:
     progress_at_s: float | None = None
     pool_at_s: float | None = None
     counted_s: float = 0.0  # when its counters were last asked for
+    ended_s: deque[float] = field(default_factory=lambda: deque(maxlen=_ENDS_KEPT))
     recent: deque[tuple[float | None, float | None]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     def typical(self, index: int) -> float | None:
@@ -112,6 +114,12 @@ class Prober:
                 for name, t in self._targets.items()
                 if t.seen is not None
             }
+
+    def asked(self, name: str, since_s: float) -> tuple[int, int]:
+        """Probes of a target that ended since then, up to a few hundred, and those that run."""
+        with self._lock:
+            target = self._targets.get(name)
+            return (0, 0) if target is None else (sum(at_s >= since_s for at_s in target.ended_s), int(target.running))
 
     def _schedule(self) -> None:
         while not self._stop.wait(_TICK_S):
@@ -184,6 +192,7 @@ class Prober:
             )
             _note(target, counters, now_s)
             target.running = False
+            target.ended_s.append(now_s)
             target.due_s = now_s + target.wish.every_s
         if not same or target.wish.target in self._doors:
             self._on_change()

@@ -9,10 +9,10 @@ import structlog
 from ..config import Config
 from ..core import actions
 from ..core.actions import Effect, Outcome
-from ..core.desired import SWITCHED, probe_wishes
+from ..core.desired import SWITCHED, candidate_seat, probe_wishes
 from ..core.records import AttemptState, Now, Rollout, State
-from ..core.route import Traffic
-from ..core.seen import GateSeen, Life, ProcessSeen, Seen
+from ..core.route import DoorSeen, Traffic
+from ..core.seen import GateSeen, Life, ProcessSeen, Seen, Users
 from ..core.takeover import candidates
 from ..core.verify import is_due
 from .clock import Clock
@@ -28,6 +28,7 @@ from .sleeper import SLEEP, WAKE, Sleeper
 log = structlog.get_logger("world")
 
 BASELINE_WINDOW_S = 300.0
+MINUTE_S = 60.0
 _GONE = frozenset({Life.ENDING, Life.EXITED})
 
 
@@ -92,14 +93,16 @@ class RealWorld:
             self.gpus.nudge()  # no gate begins before it is seen where the instance sits
         if any(attempt.state is AttemptState.DOZING or attempt.is_waking for attempt in state.attempts.values()):
             self.gpus.nudge()  # whether it sleeps, and whether it is awake, the memory has to show
+        door = self.door.read()
         gpus, sheet = self.gpus.read(ours, held), self.gpus.sheet()
         return Seen(
             now=now,
-            door=self.door.read(),
+            door=door,
             door_tried_s=self._door_tried_s,
             processes=processes,
             probes=self.prober.results(),
             traffic=self._traffic(state, now),
+            users=self._users(now, door),
             gates=self._gates(state),
             sleeps=self.sleeper.results(),
             pids=dict(self._pids),
@@ -131,6 +134,16 @@ class RealWorld:
             since_s = now.boot_s - BASELINE_WINDOW_S
         return dict(self.door.traffic(since_s))
 
+    def _users(self, now: Now, door: DoorSeen) -> Users | None:
+        """Who asks besides the daemon itself, whose probes through the public address are in the same log."""
+        if not door.alive:
+            return None
+        since_s = now.boot_s - MINUTE_S
+        ended = sum(traffic.requests for traffic in self.door.traffic(since_s).values())
+        own_ended, own_running = self.prober.asked("public", since_s)
+        in_flight = sum(slot.in_flight for slot in door.public) + door.held
+        return Users(max(0, in_flight - own_running), max(0, ended - own_ended) * 60.0 / MINUTE_S)
+
     def _gates(self, state: State) -> dict[str, GateSeen]:
         run = state.active.gate if state.active else None
         done = self.gates.look(run.run, run.gate) if run else None
@@ -156,19 +169,21 @@ class RealWorld:
     def _run_gate(self, action: actions.RunGate, state: State) -> Outcome:
         rollout = state.rollouts[action.rollout]
         release = state.releases[rollout.release]
+        seat = candidate_seat(rollout) or rollout.seat
+        compared = state.live if state.live != seat else None  # live is not compared with itself
         # In the dark nobody answers for live: its figures in the ledger are what there is to compare with.
-        live = state.releases[state.live.release] if state.live is not None and state.is_served() else None
+        live = state.releases[compared.release] if compared is not None and state.is_served() else None
         order = GateOrder(
             endpoint=f"http://{self.config.preview}",
             model=release.serves[0],
             step=rollout.profile[action.index],
             capability=release.capability,
-            baseline=baseline(state, rollout, action.gate),
+            baseline=baseline(state, rollout, action.gate) if compared is not None else None,
             engine=release.engine,
             live_endpoint=f"http://{self.config.own_way_in}" if live is not None else None,
             live_model=live.serves[0] if live is not None else None,
-            candidate=self.deployments.of(state, rollout.seat),
-            live=self.deployments.of(state, state.live) if state.live is not None else None,
+            candidate=self.deployments.of(state, seat),
+            live=self.deployments.of(state, compared) if compared is not None else None,
             ledger=self.config.ledger,
         )
         return self.gates.start(action.run, action.gate, order)

@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from ..core import actions as act
 from ..core.moves import conclude, intend
+from ..core.night_records import Night, Sweep
 from ..core.records import Attempt, Now, Release, Rollout, State
 from ..crashpoints import crash_point
 from ..errors import RefusedError
@@ -27,8 +28,10 @@ from .database import StoreError, open_database
 _RELEASE = TypeAdapter(Release)
 _ROLLOUT = TypeAdapter(Rollout)
 _ATTEMPT = TypeAdapter(Attempt)
+_NIGHT = TypeAdapter(Night)
+_SWEEP = TypeAdapter(Sweep)
 _STATE = TypeAdapter(State)
-BEGINS = frozenset({"propose", "restart"})
+BEGINS = frozenset({"propose", "restart", "sweep"})
 """Verbs that begin something new: refused while the disk is full."""
 
 Written = TypeVar("Written")
@@ -125,8 +128,8 @@ class Journal:
     ) -> str:
         """File what somebody asked for. `make` sees the newest state and returns the record and its sentence.
 
-        Returns the id of the rollout that it is about, or "". The same key again changes nothing and is answered as
-        the first time.
+        Returns the id of the rollout or sweep that it is about, or "". The same key again changes nothing and is
+        answered as the first time.
         """
         crash_point("request-before")
         with self._lock:
@@ -137,7 +140,7 @@ class Journal:
                 raise RefusedError("the disk is full: nothing new is begun until there is room; nothing was filed")
             action, why = make(self.state)
             state = intend(self.state, action, now, why)
-            about = newest_rollout(state) if isinstance(action, act.Propose) else rollout_of(action, state)
+            about = filed_as(action, state)
             asked = (key, now.wall_s, who, verb, about)
             extra = ("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", asked) if key else None
             try:
@@ -257,7 +260,10 @@ class Journal:
         rows += _changed("release", old.releases, state.releases, _RELEASE)
         rows += _changed("rollout", old.rollouts, state.rollouts, _ROLLOUT)
         rows += _changed("attempt", old.attempts, state.attempts, _ATTEMPT)
-        rows.append(("state", "", _STATE.dump_json(replace(state, releases={}, rollouts={}, attempts={})).decode()))
+        rows += _changed("night", old.nights, state.nights, _NIGHT)
+        rows += _changed("sweep", old.sweeps, state.sweeps, _SWEEP)
+        bare = replace(state, releases={}, rollouts={}, attempts={}, nights={}, sweeps={})
+        rows.append(("state", "", _STATE.dump_json(bare).decode()))
         self._db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", rows)
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -296,6 +302,8 @@ def load_state(db: sqlite3.Connection) -> State:
             releases=_records(db, "release", _RELEASE),
             rollouts=_records(db, "rollout", _ROLLOUT),
             attempts=_by_number(_records(db, "attempt", _ATTEMPT)),
+            nights=_records(db, "night", _NIGHT),
+            sweeps=_records(db, "sweep", _SWEEP),
         )
     except (ValidationError, ValueError) as error:
         first = str(error).splitlines()[0]
@@ -311,6 +319,13 @@ def _records(db: sqlite3.Connection, kind: str, adapter: TypeAdapter[Any]) -> di
 
 def newest_rollout(state: State) -> str:
     return f"r{state.rollout_seq:04d}"
+
+
+def filed_as(action: act.Record, state: State) -> str:
+    """The id that what was just filed got, or of what it is about."""
+    if isinstance(action, act.Propose):
+        return newest_rollout(state)
+    return f"s{state.sweep_seq:04d}" if isinstance(action, act.FileSweep) else rollout_of(action, state)
 
 
 def _by_number(attempts: dict[str, Attempt]) -> dict[str, Attempt]:

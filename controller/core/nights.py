@@ -1,0 +1,330 @@
+"""What may begin by night, what waits and for what, and when what runs has to be over. Pure.
+
+The daemon owns the window: it is asked for in every pass by the clock on the wall, and what has begun is bounded by the
+clock of the box from then on, so that a clock that is set cannot make a night longer or let one happen twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from . import actions as act
+from .actions import Decision
+from .budget import budget, undo_s
+from .cards import Refusal
+from .desired import SWITCHED
+from .night_records import Night, NightState
+from .plan import Plan, make_plan
+from .policy import Policy
+from .records import Kind, Phase, Rollout, State
+from .room import Strategy
+from .seats import move
+from .seen import Seen
+from .table import Event
+from .window import Opening, Schedule, clock_words
+
+BEFORE_SWITCH = frozenset(
+    {
+        Phase.PREFLIGHT,
+        Phase.LEASING,
+        Phase.STARTING,
+        Phase.GATING,
+        Phase.AWAITING_APPROVAL,
+        Phase.CUTTING_OVER,
+    }
+)
+ON_CARDS = frozenset({Phase.STARTING, Phase.GATING, Phase.AWAITING_APPROVAL})
+MEASURE = "throughput"  # the gate whose figures are compared with live's
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def note_nights(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Write down that a window opened, closed, or was missed."""
+    for night in state.nights.values():
+        if night.state is NightState.OPEN and (closed := _closes(night, state, seen, policy)):
+            return closed
+    for schedule in policy.schedules.values():
+        opening = schedule.last(seen.now.wall_s)
+        if opening is None or opening.id in state.nights or _is_of_the_past(opening, state):
+            continue
+        if opening.is_open(seen.now.wall_s):
+            until = clock_words(schedule, opening.closes_s)
+            return Decision(act.NoteNight(_night(opening, seen)), f"window {schedule.window} is open until {until}")
+        if missed := _missed(opening, schedule, state, seen):
+            return missed
+    return None
+
+
+def _night(opening: Opening, seen: Seen) -> Night:
+    return Night(
+        id=opening.id,
+        window=opening.window,
+        date=opening.date.isoformat(),
+        opens_wall_s=opening.opens_s,
+        closes_wall_s=opening.closes_s,
+        closes_boot_s=seen.now.boot_s + opening.closes_s - seen.now.wall_s,
+        boot_id=seen.now.boot_id,
+        seen_wall_s=seen.now.wall_s,
+    )
+
+
+def _closes(night: Night, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Over by its time, or because its schedule is gone; not while something that it began is still running."""
+    if _left_of_night(night, seen) > 0 and night.window in policy.schedules:
+        return None
+    active = state.active
+    if active is not None and active.night == night.id:
+        return None
+    began = [r for r in state.rollouts.values() if r.night == night.id]
+    waiting = [r for r in state.queue if r.options.window == night.window and r.kind is not Kind.MEASURE]
+    why = f"{_count(len(began), 'rollout')} began, {_count(len(waiting), 'proposal')} wait" + (
+        "s" if len(waiting) == 1 else ""
+    )
+    closed = replace(night, state=NightState.CLOSED, ended_wall_s=seen.now.wall_s, why=why)
+    return Decision(act.NoteNight(closed), f"window {night.window} is closed: {why}")
+
+
+def _left_of_night(night: Night, seen: Seen) -> float:
+    """Seconds until it closes, by the clock on the wall or by that of the box, whichever says less.
+
+    A clock that is set back cannot make a night longer; one that is set forward was wrong before.
+    """
+    left_s = night.closes_wall_s - seen.now.wall_s
+    return min(left_s, night.closes_boot_s - seen.now.boot_s) if night.boot_id == seen.now.boot_id else left_s
+
+
+def _open_night(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Night | None:
+    """The night that is going on in the window that a rollout waits for."""
+    schedule = policy.schedules.get(rollout.options.window)
+    opening = schedule.current(seen.now.wall_s) if schedule else None
+    night = state.nights.get(opening.id) if opening else None
+    return night if night is not None and night.state is NightState.OPEN else None
+
+
+def _is_of_the_past(opening: Opening, state: State) -> bool:
+    """Whether a later night of this window is on record: the clock was set back, and none happens twice."""
+    return any(n.window == opening.window and n.opens_wall_s > opening.opens_s for n in state.nights.values())
+
+
+def _missed(opening: Opening, schedule: Schedule, state: State, seen: Seen) -> Decision | None:
+    """It opened and closed while nobody looked. Who had waited for it waits on: nothing is run late."""
+    waited = [r for r in state.queue if r.options.window == opening.window and r.created_wall_s < opening.closes_s]
+    known = any(n.window == opening.window for n in state.nights.values())
+    if not waited and not known:
+        return None  # it is younger than the schedule, or nobody ever wanted it
+    opened = clock_words(schedule, opening.opens_s)
+    why = f"it opened at {opened} and closed at {clock_words(schedule, opening.closes_s)} while the daemon did not run"
+    night = replace(_night(opening, seen), state=NightState.MISSED, ended_wall_s=seen.now.wall_s, why=why)
+    return Decision(act.NoteNight(night), f"window {opening.window} of {opening.date.isoformat()} was missed: {why}")
+
+
+def thaw(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """A freeze that was to end by itself ends."""
+    freeze = state.freeze
+    if freeze is None or freeze.until_wall_s is None or seen.now.wall_s < freeze.until_wall_s:
+        return None
+    return Decision(act.SetFreeze(None), f"the freeze of {freeze.by} ({freeze.why}) is over")
+
+
+# --- the queue --------------------------------------------------------------------------------------------------------
+
+
+def expire(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """What was not begun in time is skipped, never run late."""
+    for rollout in state.queue:
+        if rollout.kind is Kind.ROLLBACK:
+            continue
+        until_s = expires_s(rollout, policy)
+        if seen.now.wall_s >= until_s:
+            days = (until_s - rollout.created_wall_s) / 86_400.0
+            waited = f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} h"
+            return move(rollout, Event.DEADLINE, f"it waited for {waited}, and was to begin within that: propose again")
+        if rollout.kind is Kind.MEASURE and (over := _measurement_is_late(rollout, state, seen, policy)):
+            return move(rollout, Event.MISSED, over)
+    return None
+
+
+def expires_s(rollout: Rollout, policy: Policy) -> float:
+    """When it is too late to begin it: seconds since the epoch."""
+    asked_s = rollout.options.expires_wall_s
+    finish_s = rollout.options.finish_by_wall_s
+    until_s = rollout.created_wall_s + policy.expires_s if asked_s is None else asked_s
+    return until_s if finish_s is None else min(until_s, finish_s)
+
+
+def _measurement_is_late(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> str:
+    """Live is measured in a quiet moment of its own night, or not at all."""
+    night = next((n for n in state.nights.values() if n.baseline == rollout.id), None)
+    if night is None or night.state is not NightState.OPEN or _left_of_night(night, seen) <= 0:
+        return "its night is over"
+    if state.live != rollout.target:
+        return "what was to be measured is not live any more"
+    waited_s = seen.now.boot_s - rollout.phase_since_s
+    if rollout.phase_boot_id != seen.now.boot_id or waited_s <= policy.quiet_patience_s:
+        return ""
+    return f"no quiet moment in {policy.quiet_patience_s / 60:.0f} min ({_noise(seen, policy) or 'others went first'})"
+
+
+def why_not_yet(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> str:
+    """What a rollout that waits for a window, or has to be over by some time, still waits for; empty: it may begin."""
+    options = rollout.options
+    night = _open_night(rollout, state, seen, policy)
+    if options.window and options.window not in policy.schedules:
+        return f"there is no window {options.window} in the configuration any more"
+    if options.window and night is None:
+        return f"window {options.window} opens {_next(policy.schedules[options.window], state, seen)}"
+    if rollout.kind is Kind.MEASURE:
+        return _noise(seen, policy)
+    left_s = left_of(rollout, night, seen)
+    if left_s is None:
+        return ""
+    plan = _planned(rollout, state, seen, policy)
+    if isinstance(plan, Refusal):  # by night cards become free; else its turn has come, and it is told
+        return f"its cards are not to be had: {plan.why}" if options.window else ""
+    loud = _noise(seen, policy) if options.window and plan.strategy == Strategy.SWAP else ""
+    return _no_time(rollout, plan, state, policy, left_s) or loud or _awaits_measurement(rollout, state)
+
+
+def _next(schedule: Schedule, state: State, seen: Seen) -> str:
+    opening = schedule.next(seen.now.wall_s)
+    while opening.id in state.nights:  # it was there already, and the clock was set back
+        opening = schedule.next(opening.opens_s)
+    return f"{schedule.local(opening.opens_s):%a %Y-%m-%d %H:%M} ({schedule.zone_name or schedule.zone})"
+
+
+def left_of(rollout: Rollout, night: Night | None, seen: Seen) -> float | None:
+    """Seconds until it has to be over; None where it has all the time in the world."""
+    finish_s = rollout.options.finish_by_wall_s
+    ends = [_left_of_night(night, seen)] if night else []
+    ends += [] if finish_s is None else [finish_s - seen.now.wall_s]
+    return min(ends) if ends else None
+
+
+def acceptance(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> act.Accept:
+    """Its turn has come: in which night, and by when it has to be over on the clock of the box."""
+    night = _open_night(rollout, state, seen, policy)
+    left_s = left_of(rollout, night, seen)
+    return act.Accept(rollout.id, night.id if night else "", None if left_s is None else seen.now.boot_s + left_s)
+
+
+def _planned(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Plan | Refusal:
+    release = state.releases[rollout.release]
+    return make_plan(state, release, seen.gpus, policy, options=rollout.options, profile=rollout.profile)
+
+
+def _no_time(rollout: Rollout, plan: Plan, state: State, policy: Policy, left_s: float) -> str:
+    """A candidate that could not be undone in time is not started."""
+    need_s = budget(rollout, plan, state, policy).total_s
+    if need_s <= left_s:
+        return ""
+    return f"it needs about {_minutes(need_s)} with the way back, and {_minutes(left_s)} are left"
+
+
+def _awaits_measurement(rollout: Rollout, state: State) -> str:
+    first = next((r for r in state.queue if r.kind is Kind.MEASURE), None)
+    return f"{first.id} measures live first" if first is not None and rollout.options.window else ""
+
+
+def _noise(seen: Seen, policy: Policy) -> str:
+    """Why this is no quiet moment; empty: it is one. What nobody can count is not quiet."""
+    users = seen.users
+    if users is None:
+        return "how much users ask for is not known"
+    if users.in_flight > policy.quiet_in_flight:
+        return f"{_count(users.in_flight, 'request')} of users in flight, quiet is {policy.quiet_in_flight} or less"
+    if users.per_min > policy.quiet_per_min:
+        return f"users ask {users.per_min:.0f} times a minute, quiet is {policy.quiet_per_min:g} or less"
+    return ""
+
+
+# --- live's own figures -----------------------------------------------------------------------------------------------
+
+
+def measure_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Before the first candidate of a night that will be compared with live: live, in this night, once."""
+    if state.active is not None or state.freeze is not None or not state.is_served():
+        return None
+    for rollout in state.queue:
+        step = next((s for s in rollout.profile if s["name"] == MEASURE), None)
+        night = _open_night(rollout, state, seen, policy)
+        if night is None or night.baseline or step is None or rollout.kind is not Kind.PROPOSE:
+            continue
+        plan = _planned(rollout, state, seen, policy)
+        left_s = _left_of_night(night, seen) - float(step["deadline_s"])
+        if isinstance(plan, Plan) and left_s > 0 and not _no_time(rollout, plan, state, policy, left_s):
+            profile = ({**step, "observe": True},)
+            return Decision(act.MeasureLive(night.id, profile), f"live is measured before {rollout.id}, once a night")
+    return None
+
+
+# --- what has begun ---------------------------------------------------------------------------------------------------
+
+
+def keep_to_the_time(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """What would not be over in time is undone while that still can be done in time."""
+    rollout = state.active
+    if rollout is None:
+        return None
+    if rollout.kind is Kind.MEASURE:
+        return _let_users_pass(rollout, state, seen, policy)
+    if rollout.until_s is None or rollout.phase_boot_id != seen.now.boot_id:
+        return None
+    left_s = rollout.until_s - seen.now.boot_s
+    need_s = undo_s(rollout, state, policy)
+    if rollout.phase in BEFORE_SWITCH:
+        if left_s <= need_s:
+            said = f"{_minutes(left_s)} are left, and the way back takes about {_minutes(need_s)}: live stays"
+            return move(rollout, Event.MISSED, said)
+        if rollout.phase is Phase.CUTTING_OVER:
+            return _no_time_to_bake(rollout, left_s, policy)
+    if rollout.phase in SWITCHED and left_s <= need_s:
+        said = f"{_minutes(left_s)} are left and it has not baked: back, which takes about {_minutes(need_s)}"
+        return move(rollout, Event.MISSED, said)
+    return None
+
+
+def _no_time_to_bake(rollout: Rollout, left_s: float, policy: Policy) -> Decision | None:
+    """Users are not led to what could not be watched, and left again, in time."""
+    asked_s = policy.bake_s if rollout.options.bake_s is None else rollout.options.bake_s
+    if left_s >= asked_s:
+        return None
+    return move(rollout, Event.MISSED, f"{_minutes(left_s)} are left, and it has to bake for {_minutes(asked_s)}")
+
+
+def _let_users_pass(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Never a ladder on top of users' traffic."""
+    if rollout.phase is not Phase.GATING:
+        return None
+    if state.live != rollout.target or not state.is_served():
+        return move(rollout, Event.MISSED, "what was to be measured does not serve any more")
+    users = seen.users
+    if users is not None and users.in_flight > policy.quiet_in_flight:
+        return move(rollout, Event.MISSED, f"users came ({_noise(seen, policy)}): live is not measured under them")
+    return None
+
+
+def yield_cards(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
+    """A candidate that users do not see goes when somebody else comes onto its cards, or wants one of them."""
+    rollout = state.active
+    if rollout is None or rollout.phase not in ON_CARDS or rollout.kind is not Kind.PROPOSE:
+        return None
+    if not rollout.options.window and not rollout.options.trial:
+        return None  # somebody waits for its verdict
+    mine = {gpu for a in state.seat_attempts(rollout.seat) for gpu in a.gpus}
+    for gpu in seen.gpus:
+        if gpu.id in mine and gpu.foreign:
+            return Decision(act.Yield(rollout.id), f"it yields GPU {gpu.index} to somebody else: {gpu.foreign[0]}")
+        closed = state.closed.get(gpu.id) if gpu.id in mine else None
+        if closed is not None and closed.by:
+            return Decision(act.Yield(rollout.id), f"it yields GPU {gpu.index}: {closed.word} ({closed.why})")
+    return None
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(0.0, seconds):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
