@@ -5,16 +5,20 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
+from datetime import time
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from launch.errors import LaunchError
 from launch.strict_yaml import Document, dotted, read
 
 from .core.policy import Policy
+from .core.window import DAYS, Schedule
 from .errors import UsageError
 
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
@@ -58,6 +62,41 @@ def _absolute(value: object) -> str:
         raise ValueError("expected an absolute path: the daemon and its users stand in different directories")
     return str(value)
 
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def duration_s(text: object) -> float:
+    """``4h``, ``90m``, ``1h30m``, ``3d``, ``3600`` → seconds. Raises `ValueError` with what was expected."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return float(text)
+    written = str(text).strip().lower().replace(" ", "")
+    parts = re.findall(r"(\d+(?:\.\d+)?)(min|[smhd])", written)
+    if "".join(f"{number}{unit}" for number, unit in parts) == written and parts:
+        return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+    try:
+        return float(written)
+    except ValueError:
+        raise ValueError("expected a duration, for example 4h, 90m or 1h30m") from None
+
+
+def _duration(value: object) -> float:
+    seconds = duration_s(value)
+    if not 0 < seconds <= 1e7:
+        raise ValueError("expected a duration above nothing, for example 4h, 90m or 1h30m")
+    return seconds
+
+
+def _sexagesimal(value: object) -> str:
+    """YAML 1.1 reads an unquoted 02:30 as 150 and 12:30 as 750 (minutes): what people mean by it is a time."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 24 * 60:
+        return f"{value // 60:02d}:{value % 60:02d}"
+    return str(value)
+
+
+DAY_SETS = {"daily": DAYS, "weekdays": DAYS[:5], "weekends": DAYS[5:]}
+NIGHTLY = "nightly"
+"""The window of `schedule`; others have names of their own in `schedules`."""
 
 Address = Annotated[str, BeforeValidator(_address)]
 Loopback = Annotated[str, BeforeValidator(_loopback)]
@@ -130,6 +169,72 @@ class Watch(_Strict):
     when_live_keeps_dying: Literal["hold", "last-known-good"] = "hold"
 
 
+class ScheduleConfig(_Strict):
+    """When automation may act: from a local time of day, for so long."""
+
+    start: str
+    duration: Annotated[float, BeforeValidator(_duration)]
+    timezone: str  # of the people it serves, not of the box: whoever reads 02:00 must not have to guess
+    days: list[str] = list(DAYS)
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _start(cls, value: object) -> str:
+        text = _sexagesimal(value)
+        if not re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", text):
+            raise ValueError('expected a time of day in quotes, for example "02:00"')
+        return text
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            near = difflib.get_close_matches(name, available_timezones(), 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"expected a name of the tz database, for example Asia/Taipei{hint}") from None
+        return name
+
+    @field_validator("days", mode="before")
+    @classmethod
+    def _days(cls, value: object) -> object:
+        if isinstance(value, str):
+            value = DAY_SETS.get(value, value)
+        if not isinstance(value, list | tuple) or not value or not set(map(str, value)) <= set(DAYS):
+            names = ", ".join(DAYS)
+            raise ValueError(f"expected a list of {names}, or one of {', '.join(DAY_SETS)}")
+        return list(value)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if not 30 <= self.duration <= 86_400:
+            raise ValueError(
+                "expected a duration of 30 s to 24 h: in less nothing can be started, proved and undone, and in more "
+                "it would overlap the next one"
+            )
+        return self
+
+    def named(self, window: str) -> Schedule:
+        hour, minute = self.start.split(":")
+        return Schedule(
+            window=window,
+            start=time(int(hour), int(minute)),
+            duration_s=self.duration,
+            zone=ZoneInfo(self.timezone),
+            zone_name=self.timezone,
+            days=frozenset(DAYS.index(day) for day in self.days),
+        )
+
+
+class Quiet(_Strict):
+    """What counts as a quiet moment: by night, production makes room or is measured only then."""
+
+    requests_per_min: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 6.0
+    in_flight: Annotated[int, Field(ge=0, le=100_000)] = 0
+    patience: Annotated[float, BeforeValidator(_duration)] = 1800.0  # of the measurement of live
+
+
 class Keep(_Strict):
     """What stays of the past; live, previous and open rollouts stay whatever these say."""
 
@@ -173,8 +278,19 @@ class Config(_Strict):
     bake: Bake = Bake()
     watch: Watch = Watch()
     keep: Keep = Keep()
+    schedule: ScheduleConfig | None = None  # the window `nightly`
+    schedules: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")], ScheduleConfig] = {}  # others
+    quiet: Quiet = Quiet()
+    expires: Annotated[float, BeforeValidator(_duration)] = 7 * 86_400.0  # a proposal that was not begun by then
+    approval_expires: Annotated[float, BeforeValidator(_duration)] = 86_400.0
     ballast_mib: Annotated[int, Field(ge=0, le=1024)] = 8  # given away when the disk is full; 0: none
     source: str = Field(default="built-in defaults", exclude=True)
+
+    @model_validator(mode="after")
+    def _one_nightly(self) -> Self:
+        if self.schedule is not None and NIGHTLY in self.schedules:
+            raise ValueError("`schedule` and `schedules.nightly` are both the window nightly: keep one of them")
+        return self
 
     @property
     def policy(self) -> Policy:
@@ -210,7 +326,19 @@ class Config(_Strict):
             sleep_deadline_s=(self.sleep or Sleep()).deadline_s,
             sleep_leftover_mib=(self.sleep or Sleep()).leftover_mib,
             retry_after_s=self.retry_after_s,
+            schedules=self.windows,
+            expires_s=self.expires,
+            approval_s=self.approval_expires,
+            quiet_per_min=self.quiet.requests_per_min,
+            quiet_in_flight=self.quiet.in_flight,
+            quiet_patience_s=self.quiet.patience,
         )
+
+    @property
+    def windows(self) -> dict[str, Schedule]:
+        """By name."""
+        nightly = {NIGHTLY: self.schedule} if self.schedule is not None else {}
+        return {name: schedule.named(name) for name, schedule in (nightly | self.schedules).items()}
 
     @property
     def own_way_in(self) -> str:
@@ -330,7 +458,11 @@ def _sentence(error: ValidationError, document: Document) -> str:
         near = difflib.get_close_matches(str(path[-1]), _known(path[:-1]), 1)
         hint = f"; did you mean `{near[0]}`?" if near else f"; known here: {', '.join(_known(path[:-1]))}"
         return f"{where}: unknown key `{dotted(path)}`{hint}"
-    return f"{where}: `{dotted(path)}`: {problem['msg'].removeprefix('Value error, ')} (got {problem['input']!r})"
+    said = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        said = "this key is needed here"
+    got = "" if isinstance(problem["input"], Mapping) else f" (got {problem['input']!r})"
+    return f"{where}: `{dotted(path)}`: {said}{got}" if path else f"{where}: {said}"
 
 
 def _known(path: tuple[int | str, ...]) -> list[str]:

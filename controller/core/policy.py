@@ -51,6 +51,7 @@ class Policy:
     sleep_leftover_mib: int = 3072  # what a sleeper may keep on each card: its CUDA context, graphs and buffers
     retry_after_s: int = 30
     schedules: Mapping[str, Schedule] = field(default_factory=dict)  # by the name of their window
+    approval_s: float = 86_400.0  # an approval that has not come by then: aborted, unless it says otherwise
     approval_recheck_s: float = 600.0  # what waits for its approval is asked its first gate again so often
     expires_s: float = 7 * 86_400.0  # what has not begun by then is skipped, unless it says otherwise
     # By night production makes room, or is measured, only while users ask for no more than this.

@@ -44,8 +44,8 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
         return base_s + room_s
     if rollout.phase is Phase.GATING:
         return base_s + GATE_TRIES * sum(float(step["deadline_s"]) for step in rollout.profile)
-    if rollout.phase is Phase.AWAITING_APPROVAL and rollout.options.approval_s is not None:
-        return rollout.options.approval_s
+    if rollout.phase is Phase.AWAITING_APPROVAL:
+        return policy.approval_s if rollout.options.approval_s is None else rollout.options.approval_s
     if rollout.phase is Phase.BAKING:
         return base_s + bake_s(rollout, policy) + policy.prefill_s  # it ends with tokens, and a prompt may be long
     return base_s
