@@ -46,6 +46,12 @@ def dark_parts(state: State, rollout: Rollout) -> Mapping[str, float]:
     return {**{name: round(value, 3) for name, value in parts.items()}, "rest": round(rest_s, 3)}
 
 
+def dark_window(state: State, rollout: Rollout) -> tuple[float, float] | None:
+    """When nothing served, on the clock of the box; None when it was never dark, or is still."""
+    dark_s = rollout.times.get("dark_s")
+    return None if dark_s is None else _window(state, rollout, dark_s)
+
+
 _Spans = list[tuple[float, float]]
 
 

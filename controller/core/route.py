@@ -97,3 +97,26 @@ class Traffic:
     truncated: int = 0  # the engine closed a response that had begun
     client_left: int = 0
     first_byte_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What users met at the public address between two moments, by the front door's access log.
+
+    `requests` has the daemon's own probes and gates in it, which come by the same way.
+    """
+
+    requests: int = 0
+    held: int = 0  # waited at the door, however it ended
+    released: int = 0  # … and were served then
+    timed_out: int = 0  # … for as long as anybody may: 503
+    left: int = 0  # … and gave up
+    refused: int = 0  # 503 at once: nothing was to be waited for, or too many waited
+    cut: int = 0  # an answer that had begun ended before its end
+    errors_5xx: int = 0  # from an engine, or because none took it
+    longest_wait_s: float = 0.0
+
+    @property
+    def lost(self) -> int:
+        """Requests that got no whole answer, and whose client was there to hear it."""
+        return self.timed_out + self.refused + self.cut + self.errors_5xx

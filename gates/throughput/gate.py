@@ -14,7 +14,7 @@ from gates.throughput.bench import Measured, ProbeFailedError, Progress, Subject
 from gates.throughput.book import Book, elsewhere, open_book, unlike
 from gates.throughput.cells import UNMEASURABLE, CellRun
 from gates.throughput.decide.floors import ClientError, judge_limit
-from gates.throughput.decide.noninferiority import decide
+from gates.throughput.decide.noninferiority import Decision, decide
 from gates.throughput.decide.rule import Rule
 from gates.throughput.decide.spread import Spread
 from gates.throughput.device_side import open_devices
@@ -328,6 +328,7 @@ def _judge_baseline(trial: Trial, run_: Run, baseline: Run, rule: Rule) -> None:
         return
     decision = decide(asked(run_), baseline, rule)
     trial.measurements["baseline_notes"] = list(decision.notes)
+    trial.measurements["compared"] = compared(decision, rule)
     if not decision.families:
         trial.check("baseline", decision.verdict, decision.sentence)
     for family in decision.families:
@@ -338,6 +339,27 @@ def _judge_baseline(trial: Trial, run_: Run, baseline: Run, rule: Rule) -> None:
             rule=f"not worse than the baseline by more than {rule.margin_of(family.metric):.0%}",
             measurements=_FOR_GOOD if family.short_baseline else None,
         )
+
+
+def compared(decision: Decision, rule: Rule) -> list[dict[str, Any]]:
+    """Candidate against baseline, plain: per metric the ratio of the metric itself between two bounds.
+
+    Above 1 is faster for a rate and slower for a time. A metric without a cell to compare is left out.
+    """
+    return [
+        {
+            "metric": family.metric,
+            "verdict": str(family.verdict),
+            "ratio": family.ratio,
+            "low": family.low,
+            "high": family.high,
+            "margin": rule.margin_of(family.metric),
+            "cells": len(family.cells),
+            "rounds": family.rounds,
+        }
+        for family in decision.families
+        if family.cells
+    ]
 
 
 def cell_numbers(cell: Cell) -> dict[str, Any]:

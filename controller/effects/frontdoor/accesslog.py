@@ -26,6 +26,8 @@ class Entry:
     termination: str  # HAProxy's two letters: who ended it, and in which state
     header_s: float | None  # from the request sent to the engine until its response header
     path: str
+    hold: str = ""  # how its wait at the door ended: released, timed_out, refused, full, left; "": it did not wait
+    held_s: float | None = None
 
     @property
     def is_truncated(self) -> bool:
@@ -52,6 +54,8 @@ def parse(line: bytes) -> Entry | None:
             termination=record["end"],
             header_s=header_ms / 1000 if header_ms >= 0 else None,
             path=record["path"],
+            hold=str(record.get("hold", "-")).replace("-", ""),
+            held_s=float(held_ms) / 1000 if (held_ms := str(record.get("held_ms", "-"))).isdigit() else None,
         )
     except (ValueError, KeyError, TypeError):  # cut in two by a rotation, or a full disk
         return None

@@ -105,6 +105,11 @@ class FrontDoor:
         """Users' traffic by attempt since a moment of the boot time clock, in seconds; see :class:`TrafficCounter`."""
         return self._traffic.since(since_s)
 
+    @property
+    def log(self) -> Path:
+        """The access log, with HAProxy's own messages in between."""
+        return self._process.log
+
     def refresh(self) -> None:
         """Hand a renewed certificate and a changed list of keys to the door that runs.
 

@@ -1,0 +1,98 @@
+"""What users met between two moments of the wall clock, counted from the access log on the disk.
+
+The log knows it across restarts of the daemon, of the front door and of the host, which no counter in a process does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...core.route import Counted
+from .accesslog import Entry, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+_STEP_BYTES = 1 << 20  # nearer than that the beginning is not searched, but read
+_DOOR_ANSWERED = frozenset({"PR", "LR"})
+_OUT_OF_ORDER_S = 60.0  # lines are in the order of their ends, but for a step of the wall clock
+
+
+def count(log: Path, spans: Sequence[tuple[float, float]]) -> tuple[tuple[Counted, ...], float | None]:
+    """For each of `spans` (seconds since the epoch) what users met; and since when the log tells, None: there is none.
+
+    Of a long time under much traffic the log keeps the newest part (docs/frontdoor.md): who shows the numbers has to
+    say since when they are.
+    """
+    counts = [Counted() for _ in spans]
+    parts = [log.with_name(f"{log.name}.1"), log]
+    since_s = min((begin for begin, _ in spans), default=0.0)
+    oldest = (found for part in parts if (found := _first_end_s(part)) is not None)
+    for entry in (entry for part in parts for entry in _entries(part, since_s - _OUT_OF_ORDER_S)):
+        if entry.door != "public" or entry.path == "/health":
+            continue
+        for number, (begin, end) in enumerate(spans):
+            if begin <= entry.end_s < end:
+                counts[number] = _with(counts[number], entry)
+    return tuple(counts), min(oldest, default=None)
+
+
+def _with(counted: Counted, entry: Entry) -> Counted:
+    sent_away = entry.status == 503 and entry.termination in _DOOR_ANSWERED
+    timed_out = entry.hold == "timed_out"
+    refused = entry.hold == "full" or (sent_away and not timed_out)
+    return replace(
+        counted,
+        requests=counted.requests + 1,
+        held=counted.held + (entry.hold not in {"", "full"}),
+        released=counted.released + (entry.hold == "released"),
+        timed_out=counted.timed_out + timed_out,
+        left=counted.left + (entry.hold == "left"),
+        refused=counted.refused + refused,
+        cut=counted.cut + entry.is_truncated,
+        errors_5xx=counted.errors_5xx + (entry.status >= 500 and not refused and not timed_out),
+        longest_wait_s=max(counted.longest_wait_s, entry.held_s or 0.0),
+    )
+
+
+def _entries(part: Path, since_s: float) -> Iterator[Entry]:
+    with contextlib.suppress(FileNotFoundError), part.open("rb") as file:
+        file.seek(_offset(file, since_s))
+        for line in file:
+            if (entry := parse(line)) is not None:
+                yield entry
+
+
+def _offset(file: BinaryIO, since_s: float) -> int:
+    """Somewhere before the first line of `since_s`, at most a step before it."""
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > _STEP_BYTES:
+        middle = (low + high) // 2
+        end_s = _next_end_s(file, middle)
+        if end_s is None or end_s >= since_s:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _next_end_s(file: BinaryIO, offset: int) -> float | None:
+    """When the first whole request behind `offset` ended."""
+    file.seek(offset)
+    if offset:
+        file.readline()
+    for line in file:
+        if (entry := parse(line)) is not None:
+            return entry.end_s
+    return None
+
+
+def _first_end_s(part: Path) -> float | None:
+    with contextlib.suppress(FileNotFoundError), part.open("rb") as file:
+        return _next_end_s(file, 0)
+    return None
