@@ -24,7 +24,7 @@ from ..core.records import Options
 from ..core.seen import Seen
 from ..errors import CutoverError, ExitCode, NotFoundError
 from ..store.journal import Journal
-from . import views
+from . import views, views_queue
 from .admission import Door, told, too_large
 from .desk import Desk, Person, require
 from .peers import SCOPE_KEY
@@ -87,12 +87,41 @@ class ProposeBody(TopologyBody):
     plan_digest: str | None = Field(default=None, max_length=64)
     wait_for_free_s: float | None = Field(default=None, ge=0, le=7 * 86_400)
     note: str = Field(default="", max_length=2000)
+    window: str = Field(default="", max_length=32)
+    priority: int = Field(default=0, ge=-1000, le=1000)
+    expires_at: float | None = Field(default=None, ge=0, le=1e11, allow_inf_nan=False)  # seconds since the epoch
+    finish_by: float | None = Field(default=None, ge=0, le=1e11, allow_inf_nan=False)
+    approval_s: float | None = Field(default=None, gt=0, le=30 * 86_400)
+    trial: bool = False
+
+    def options(self) -> Options:
+        return replace(
+            super().options(),
+            bake_s=self.bake_s,
+            plan_digest=self.plan_digest,
+            note=self.note,
+            wait_for_free_s=self.wait_for_free_s,
+            window=self.window,
+            priority=self.priority,
+            expires_wall_s=self.expires_at,
+            finish_by_wall_s=self.finish_by,
+            approval_s=self.approval_s,
+            trial=self.trial,
+        )
+
+
+class PriorityBody(_Body):
+    priority: int = Field(ge=-1000, le=1000)
 
 
 class WhyBody(_Body):
-    """Of a freeze and of a cordon: what everybody is told who wonders."""
+    """Of a cordon: what everybody is told who wonders."""
 
     why: str = Field(min_length=1, max_length=500)
+
+
+class FreezeBody(WhyBody):
+    until: float | None = Field(default=None, ge=0, le=1e11, allow_inf_nan=False)  # seconds since the epoch
 
 
 class TokenBody(_Body):
@@ -187,6 +216,10 @@ def _reading(app: FastAPI, windows: Windows) -> None:
             "events": [asdict(e) for e in windows.journal.entries(rollout=rollout_id, limit=2000)],
         }
 
+    @app.get("/v1/queue")
+    def queue() -> dict[str, Any]:
+        return views_queue.queue(windows.journal.state, windows.seen(), windows.config.policy, windows.desk.now())
+
     @app.get("/v1/events")
     async def events(
         after: Annotated[int, Query(ge=0, lt=1 << 63)] = 0,
@@ -246,14 +279,7 @@ def _asking(app: FastAPI, windows: Windows) -> None:
 
     @app.post("/v1/rollouts", status_code=202)
     def propose(body: ProposeBody, request: Request, key: Key = None) -> dict[str, Any]:
-        options = replace(
-            body.options(),
-            bake_s=body.bake_s,
-            plan_digest=body.plan_digest,
-            note=body.note,
-            wait_for_free_s=body.wait_for_free_s,
-        )
-        filed = desk.propose(_person(request), body.topology, body.source, options, key)
+        filed = desk.propose(_person(request), body.topology, body.source, body.options(), key)
         return {**answer(filed.rollout, filed.sentence), "notes": list(filed.notes)}
 
     @app.post("/v1/rollback", status_code=202)
@@ -269,6 +295,14 @@ def _asking(app: FastAPI, windows: Windows) -> None:
     def abort(rollout_id: str, request: Request, key: Key = None) -> dict[str, Any]:
         return answer(desk.abort(_person(request), rollout_id, key))
 
+    @app.post("/v1/rollouts/{rollout_id}/withdraw", status_code=202)
+    def withdraw(rollout_id: str, request: Request, key: Key = None) -> dict[str, Any]:
+        return answer(desk.withdraw(_person(request), rollout_id, key))
+
+    @app.post("/v1/rollouts/{rollout_id}/priority")
+    def reorder(rollout_id: str, body: PriorityBody, request: Request) -> dict[str, Any]:
+        return answer(desk.reorder(_person(request), rollout_id, body.priority))
+
     @app.post("/v1/rollouts/{rollout_id}/approve", status_code=202)
     def approve(rollout_id: str, request: Request, key: Key = None) -> dict[str, Any]:
         return answer(desk.approve(_person(request), rollout_id, key))
@@ -278,8 +312,8 @@ def _closing(app: FastAPI, windows: Windows) -> None:
     desk = windows.desk
 
     @app.post("/v1/freeze")
-    def freeze(body: WhyBody, request: Request) -> dict[str, Any]:
-        desk.freeze(_person(request), body.why)
+    def freeze(body: FreezeBody, request: Request) -> dict[str, Any]:
+        desk.freeze(_person(request), body.why, body.until)
         return {"schema": views.SCHEMA, "sentence": "frozen: queued proposals wait, people still may roll back"}
 
     @app.post("/v1/unfreeze")

@@ -26,6 +26,7 @@ from ..errors import NotAllowedError, NotFoundError, RefusedError, UsageError
 from ..store.journal import Journal
 from . import preflight
 from .named_files import SECRETS, is_kept_for_secrets, read_for
+from .waiting import opens, require_room, require_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Desk:
     def propose(self, person: Person, text: str, source: str, options: Options, key: str | None) -> Filed:
         """File a proposal that preflight does not refuse."""
         require(person, "propose", "propose a topology")
+        require_window(options, self.policy, self.now())
         topology = _topology(text, source)
         profile = _profile(person, options.gates or topology.gates, source)
         _require_secrets_of_ours(person, topology)
@@ -81,10 +83,11 @@ class Desk:
         before = self.journal.state
         plan = make_plan(before, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Plan):  # what is refused now may fit when its turn comes: then it is said
+            require_room(options, plan, release, profile, before, self.policy)
             notes = (*plan.notes, *self._memory(topology, plan), *notes)
         action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
         rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
-        return Filed(rollout, _waits_for(before), notes)
+        return Filed(rollout, self._waits_for(before, options), notes)
 
     def plan(self, person: Person, text: str, source: str, options: Options) -> dict[str, Any]:
         """What a proposal would do, without doing it."""
@@ -171,9 +174,26 @@ class Desk:
         self._ask(person, "approve", key, lambda _: (act.Approve(rollout_id, person.name), sentence))
         return self.rollout(rollout_id)
 
-    def freeze(self, person: Person, why: str) -> None:
+    def withdraw(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
+        """Take back what has not begun; what has begun is aborted."""
+        require(person, "propose", "withdraw a proposal")
+        rollout = self.rollout(rollout_id)
+        if rollout.phase is not Phase.QUEUED:
+            raise RefusedError(f"{rollout_id} is {rollout.phase.words}, it does not wait: `cutover abort` ends it")
+        return self.abort(person, rollout_id, key)
+
+    def reorder(self, person: Person, rollout_id: str, priority: int) -> Rollout:
+        require(person, "propose", "reorder the queue")
+        self.rollout(rollout_id)
+        sentence = f"{person.name} gives {rollout_id} priority {priority}"
+        self._ask(person, "reorder", None, lambda _: (act.Reorder(rollout_id, priority), sentence))
+        return self.rollout(rollout_id)
+
+    def freeze(self, person: Person, why: str, until_wall_s: float | None = None) -> None:
         require(person, "propose", "freeze")
-        freeze = Freeze(person.name, why, self.now().wall_s)
+        if until_wall_s is not None and until_wall_s <= self.now().wall_s:
+            raise UsageError("--until: that time is over; give one that is to come, or a duration such as 8h")
+        freeze = Freeze(person.name, why, self.now().wall_s, until_wall_s)
         self._ask(person, "freeze", None, lambda _: (act.SetFreeze(freeze), f"{person.name} freezes: {why}"))
 
     def unfreeze(self, person: Person) -> None:
@@ -223,6 +243,19 @@ class Desk:
         report = self.catalogue.preflight(release.id, replace(self.box(), compute_capability=oldest))
         preflight.require_passed(report, release.id, options.overruled)
         return preflight.notes(report, options.overruled)
+
+    def _waits_for(self, before: State, options: Options) -> str:
+        schedule = self.policy.schedules.get(options.window)
+        said = [opens(schedule, self.now().wall_s)] if schedule is not None else []
+        if before.freeze is not None:
+            said.append(f"{before.freeze.by} has frozen the box ({before.freeze.why})")
+        active = before.active
+        if schedule is None and active is not None:
+            return "; ".join([f"queued behind {active.id} ({active.release}, {active.phase.words})", *said])
+        ahead = sum(r.options.window == options.window and r.options.priority >= options.priority for r in before.queue)
+        if ahead:
+            return "; ".join([f"queued behind {ahead} other{'s' if ahead > 1 else ''}", *said])
+        return f"queued: {'; '.join(said)}" if said else ""
 
     def _file(
         self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]
@@ -276,14 +309,3 @@ def _profile_of_a_stranger(person: Person, path: Path) -> tuple[Any, ...]:
     if not file.ours and any(step["command"] is not None for step in steps):
         require(person, "admin", f"have programs run that {path} names, which others than the daemon's user can write")
     return steps
-
-
-def _waits_for(before: State) -> str:
-    active = before.active
-    if active is not None:
-        return f"queued behind {active.id} ({active.release}, {active.phase.words})"
-    frozen = f"{before.freeze.by} has frozen the box ({before.freeze.why})" if before.freeze is not None else ""
-    if before.queue:
-        others = f"{len(before.queue)} others" if len(before.queue) > 1 else "1 other"
-        return f"queued behind {others}" + (f"; {frozen}" if frozen else "")
-    return f"queued: {frozen}" if frozen else ""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import ask, backup, bench, doctor, gate, gpus, ledger, logs, look, prune, release, serve, token, tools
+from . import ask, backup, bench, doctor, gate, gpus, ledger, logs, look, prune, queue, release, serve, token, tools
 from .options import examples
 from .session import session_of
 
@@ -68,12 +68,16 @@ app.command(
         "cutover propose topologies/qwen27b-tp2x2.yaml --wait",
         "cutover propose next.yaml --bake 1800 --require-approval --note 'longer context'",
         "cutover propose next.yaml --plan 4f1c0d2a9b7e --wait --timeout 3600 --json",
+        "cutover propose next.yaml --window nightly --priority 5 --expires 3d",
     )
 )(ask.propose)
 app.command(epilog=examples("cutover status", "cutover status --json | jq .live.release"))(look.status)
 app.command(epilog=examples("cutover watch", "cutover watch r0003"))(look.watch)
 app.command(epilog=examples("cutover history", "cutover history -n 100 --json"))(look.history)
 app.command(epilog=examples("cutover show r0003"))(look.show)
+app.command(epilog=examples("cutover queue", "cutover queue --json | jq -r '.queue[].waits_for'"))(queue.queue)
+app.command(epilog=examples("cutover withdraw r0005"))(queue.withdraw)
+app.command(epilog=examples("cutover reorder r0005 10"))(queue.reorder)
 app.command(epilog=examples("cutover approve r0003"))(ask.approve)
 app.command(epilog=examples("cutover abort r0003"))(ask.abort)
 app.command(epilog=examples("cutover rollback --wait"))(ask.rollback)
@@ -82,7 +86,9 @@ app.command(epilog=examples("cutover stop", "cutover stop --yes"))(ask.stop)
 app.command(epilog=examples("cutover logs -f", "cutover logs candidate --lines 200", "cutover logs qwen27b-tp2x2-a-7"))(
     logs.logs
 )
-app.command(epilog=examples("cutover freeze 'exam week'"))(ask.freeze)
+app.command(epilog=examples("cutover freeze 'exam week'", "cutover freeze 'demo for the dean' --until 18:00"))(
+    ask.freeze
+)
 app.command(epilog=examples("cutover unfreeze"))(ask.unfreeze)
 app.command(epilog=examples("cutover gpus", "cutover gpus --watch", "cutover gpus --json | jq '.cards[].state'"))(
     gpus.gpus

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
 
+from ..durations import duration_s
+from ..errors import UsageError
+from .moment import moment
 from .options import Json, Overrule, RolloutId, Timeout, Wait, overruled, rollout_path
 from .session import Session, session_of
 
@@ -92,6 +96,25 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
             help="While its cards are not to be had (somebody else's job, a closed card): wait that long.",
         ),
     ] = None,
+    window: Annotated[
+        str, typer.Option("--window", metavar="NAME", help="Begin only while this window is open, for example nightly.")
+    ] = "",
+    priority: Annotated[
+        int, typer.Option("--priority", min=-1000, max=1000, help="Among those that wait, higher goes first.")
+    ] = 0,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="WHEN", help="Not begun by then (3d, 06:00, 2026-12-01): skipped."),
+    ] = None,
+    finish_by: Annotated[
+        str | None,
+        typer.Option("--finish-by", metavar="WHEN", help="Promoted by then, or everything is as it was."),
+    ] = None,
+    approval_expires: Annotated[
+        str | None,
+        typer.Option("--approval-expires", metavar="DURATION", help="With --require-approval: wait that long for it."),
+    ] = None,
+    trial: Annotated[bool, typer.Option("--trial", help="Start and judge it, and never switch to it.")] = False,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Kept with the rollout.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -111,6 +134,12 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
         "overruled": overruled(overrule),
         "plan_digest": plan_digest,
         "wait_for_free_s": wait_for_free,
+        "window": window,
+        "priority": priority,
+        "expires_at": moment("--expires", expires, time.time()),
+        "finish_by": moment("--finish-by", finish_by, time.time()),
+        "approval_s": _seconds("--approval-expires", approval_expires),
+        "trial": trial,
         "note": note,
     }
     client = session.client()
@@ -180,6 +209,9 @@ def stop(
 def freeze(
     ctx: typer.Context,
     why: Annotated[str, typer.Argument(metavar="WHY", help="What everybody is told who wonders.")],
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="WHEN", help="It ends by itself then: 8h, 06:00, 2026-12-01T06:00.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Let nothing begin by itself until `cutover unfreeze`.
@@ -187,7 +219,8 @@ def freeze(
     Queued proposals wait; what runs goes on; people may still roll back.
     """
     session = session_of(ctx, as_json=as_json)
-    _said(session, session.client().post("/v1/freeze", {"why": why}, keyed=False))
+    body = {"why": why, "until": moment("--until", until, time.time())}
+    _said(session, session.client().post("/v1/freeze", body, keyed=False))
 
 
 Card = Annotated[str, typer.Argument(metavar="GPU", help="Its index, or its id as `cutover status` shows it.")]
@@ -235,6 +268,15 @@ def _profile(name: str | None) -> str | None:
     if name is None or ("/" not in name and not name.endswith((".yaml", ".yml"))):
         return name
     return str(Path(name).expanduser().absolute())
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}") from None
 
 
 def _noted(answer: dict[str, Any], *, as_json: bool) -> None:

@@ -29,7 +29,8 @@ def draw_status(status: Document) -> list[RenderableType]:
         grid.add_row(Text("ALARM", style="bold red"), Text(alarm, style="bold red"))
     if status["freeze"]:
         freeze = status["freeze"]
-        text = f"by {freeze['by']} since {clock(freeze['since_wall_s'])}: {freeze['why']}"
+        until = f" until {clock(freeze['until_wall_s'])}" if freeze.get("until_wall_s") else ""
+        text = f"by {freeze['by']} since {clock(freeze['since_wall_s'])}{until}: {freeze['why']}"
         grid.add_row(Text("FROZEN", style="bold blue"), Text(text, style="blue"))
     for name in ("live", "previous"):
         grid.add_row(name, _seat(status[name], is_live=name == "live"))

@@ -1,0 +1,67 @@
+"""The queue as people see it: the windows, who waits for which, and for what besides."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ..core.night_records import NightState
+from ..core.nights import expires_s, why_not_yet
+from ..core.policy import Policy
+from ..core.records import Kind, Now, Rollout, State
+from ..core.seen import Seen
+from ..core.window import Schedule
+from .views import SCHEMA
+
+
+def queue(state: State, seen: Seen | None, policy: Policy, now: Now) -> dict[str, Any]:
+    """Windows with their next opening, and what waits, in the order in which it will be looked at."""
+    return {
+        "schema": SCHEMA,
+        "windows": [window(schedule, state, now) for schedule in policy.schedules.values()],
+        "freeze": asdict(state.freeze) if state.freeze else None,
+        "active": state.active.id if state.active else None,
+        "queue": [_waiting(rollout, state, seen, policy) for rollout in state.queue],
+    }
+
+
+def window(schedule: Schedule, state: State, now: Now) -> dict[str, Any]:
+    current = schedule.current(now.wall_s)
+    night = state.nights.get(current.id) if current else None
+    coming = schedule.next(now.wall_s)
+    return {
+        "name": schedule.window,
+        "timezone": schedule.zone_name,
+        "duration_s": schedule.duration_s,
+        "open": current is not None and (night is None or night.state is NightState.OPEN),
+        "closes": current.closes_s if current else None,
+        "closes_local": f"{schedule.local(current.closes_s):%Y-%m-%d %H:%M}" if current else None,
+        "next": coming.opens_s,
+        "next_local": f"{schedule.local(coming.opens_s):%a %Y-%m-%d %H:%M}",
+    }
+
+
+def _waiting(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) -> dict[str, Any]:
+    options = rollout.options
+    active = state.active
+    behind = f"{active.id} is {active.phase.words}" if active else ""
+    frozen = (
+        f"frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze and rollout.kind is not Kind.ROLLBACK else ""
+    )
+    own = why_not_yet(rollout, state, seen, policy) if seen and rollout.kind is not Kind.ROLLBACK else ""
+    return {
+        "id": rollout.id,
+        "kind": rollout.kind.value,
+        "release": rollout.release,
+        "asked_by": rollout.asked_by,
+        "created": rollout.created_wall_s,
+        "window": options.window or None,
+        "priority": options.priority,
+        "expires": expires_s(rollout, policy),
+        "finish_by": options.finish_by_wall_s,
+        "trial": options.trial,
+        "sweep": options.sweep or None,
+        "require_approval": options.require_approval,
+        "waits_for": own or frozen or behind or "its turn",
+        "note": options.note,
+    }
