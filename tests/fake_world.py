@@ -9,7 +9,7 @@ from controller.core import actions as act
 from controller.core.invariants import violations
 from controller.core.records import AttemptState, Instance, Kind, Now, Options, Phase, Release, State
 from controller.core.route import DoorSeen, Mode, Route, Slot, SlotSeen, SlotState, Traffic
-from controller.core.seen import GateSeen, Gpu, Life, OnCard, PoolSeen, ProbeSeen, ProcessSeen, Seen
+from controller.core.seen import GateSeen, Gpu, Life, OnCard, PoolSeen, ProbeSeen, ProcessSeen, Seen, Users
 from controller.loop import Loop
 from controller.store.journal import Journal
 
@@ -39,6 +39,7 @@ class FakeWorld:
     gpus: int = 4
     slots: int = 32
     clock_s: float = 1000.0
+    wall_zero_s: float = 1_700_000_000.0  # what the clock on the wall showed when that of the box began
     boot: str = "boot-1"
     start_s: float = 5.0
     stop_s: float = 1.0
@@ -57,6 +58,7 @@ class FakeWorld:
     gpus_why: str = ""
     releases_gone: frozenset[str] = frozenset()
     traffic: dict[str, Traffic] = field(default_factory=dict)
+    users: Users | None = field(default_factory=lambda: Users(0, 0.0))
     cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
     heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
     door_tried_s: float | None = None
@@ -65,11 +67,17 @@ class FakeWorld:
     _door_seen: tuple[Any, DoorSeen] | None = None
 
     def now(self) -> Now:
-        return Now(self.boot, self.clock_s, 1_700_000_000 + self.clock_s)
+        return Now(self.boot, self.clock_s, self.wall_zero_s + self.clock_s)
+
+    def set_wall(self, wall_s: float) -> None:
+        """Somebody sets the clock on the wall; that of the box goes on."""
+        self.wall_zero_s = wall_s - self.clock_s
 
     def reboot(self) -> None:
+        wall_s = self.now().wall_s
         self.boot = "boot-2"
         self.clock_s = 10.0
+        self.set_wall(wall_s)
         self.processes.clear()
         self.door_alive = False
 
@@ -84,6 +92,7 @@ class FakeWorld:
             processes=self._processes(state),
             probes=self._probes(state),
             traffic=self.traffic,
+            users=self.users,
             gates=self._gates(state),
             pids={name: (process.pid,) for name, process in self.processes.items()},
             kv_pools={name: PoolSeen(self.kv_tokens, "its log") for name in self.processes if self.reads_logs},
