@@ -26,6 +26,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _TAG = "tag:yaml.org,2002:"
 _WORD_TAGS = frozenset({f"{_TAG}{kind}" for kind in ("str", "int", "float", "timestamp")})
+_SWITCHES: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 _TYPED_TAGS = frozenset({f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")})
 
 
@@ -53,11 +54,18 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
-def read(text: str, *, source: str, typed: Callable[[KeyPath], bool]) -> Document:
+def _nowhere(_: KeyPath) -> bool:
+    return False
+
+
+def read(
+    text: str, *, source: str, typed: Callable[[KeyPath], bool], switched: Callable[[KeyPath], bool] = _nowhere
+) -> Document:
     """Parse one YAML mapping.
 
     Scalars at paths where `typed` is true get YAML's own value (number, bool, null); all others are the text as
     written, and a word that YAML would turn into a bool, null or base-60 number is refused with a request for quotes.
+    Where `switched` is true ``true``, ``false`` and ``null`` are meant, so written, and nothing else is.
     """
     size_bytes = len(text.encode("utf-8", errors="replace"))
     if size_bytes > MAX_BYTES:
@@ -71,7 +79,7 @@ def read(text: str, *, source: str, typed: Callable[[KeyPath], bool]) -> Documen
         raise TopologyError(
             f"{source}: a topology is a mapping of keys such as name, engine and model; see docs/topology.md"
         )
-    builder = _Builder(source, typed)
+    builder = _Builder(source, typed, switched)
     value = builder.build(node, ())
     assert isinstance(value, dict)  # noqa: S101  # a mapping node builds a dict
     return Document(value, source, builder.lines)
@@ -109,9 +117,12 @@ def _refuse_aliases_and_depth(text: str, source: str) -> None:
 
 
 class _Builder:
-    def __init__(self, source: str, typed: Callable[[KeyPath], bool]) -> None:
+    def __init__(
+        self, source: str, typed: Callable[[KeyPath], bool], switched: Callable[[KeyPath], bool] = _nowhere
+    ) -> None:
         self.source = source
         self.typed = typed
+        self.switched = switched
         self.lines: dict[KeyPath, int] = {}
 
     def build(self, node: yaml.Node, path: KeyPath) -> Any:
@@ -148,6 +159,8 @@ class _Builder:
                 return _value(node)
             except ValueError as error:
                 raise self._refusal(node, path, f"{text} is not a value: {error}") from error
+        if self.switched(path) and text in _SWITCHES and node.tag in {f"{_TAG}bool", f"{_TAG}null"}:
+            return _SWITCHES[text]
         if node.tag in _WORD_TAGS and not _base_60(node):
             return text
         if node.tag == f"{_TAG}null":

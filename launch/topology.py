@@ -134,8 +134,17 @@ class Topology(_Strict):
         return strict_yaml.write(self.model_dump(mode="json", exclude_defaults=True))
 
 
+SWEEP = "sweep"
+"""The key that makes a file a matrix of topologies: see :mod:`launch.sweep`."""
+
+
 def load(path: Path) -> Topology:
     """Read and check a topology file; TopologyError says what is wrong and where."""
+    return parse(text_of(path), source=str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a topology file; TopologyError where it cannot be read, is too large, or is no text."""
     try:
         with path.open("rb") as file:
             raw = file.read(strict_yaml.MAX_BYTES + 1)
@@ -144,10 +153,9 @@ def load(path: Path) -> Topology:
     if len(raw) > strict_yaml.MAX_BYTES:
         raise TopologyError(f"{path}: too large for a topology; the limit is {strict_yaml.MAX_BYTES} bytes")
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise TopologyError(f"{path}: not UTF-8 text (byte {error.start}); save the file as UTF-8") from error
-    return parse(text, source=str(path))
 
 
 def parse(text: str, *, source: str, rules: bool = True) -> Topology:
@@ -156,7 +164,22 @@ def parse(text: str, *, source: str, rules: bool = True) -> Topology:
     Without `rules` only the schema is checked: a release that was accepted once must stay readable when a later
     version refuses a flag that it carries.
     """
-    document = strict_yaml.read(text, source=source, typed=_typed)
+    document = document_of(text, source=source)
+    if SWEEP in document.value:
+        raise TopologyError(
+            f"{document.where((SWEEP,))}: {SWEEP}: this file is a matrix of topologies, and here one is wanted; "
+            f"`cutover sweep {source}` tries them all, or remove the key"
+        )
+    return checked(document, rules=rules)
+
+
+def document_of(text: str, *, source: str) -> Document:
+    """The file as plain data with its lines, not checked."""
+    return strict_yaml.read(text, source=source, typed=_typed, switched=_switched)
+
+
+def checked(document: Document, *, rules: bool = True) -> Topology:
+    """The topology that a document is; TopologyError for the first thing that is wrong with it."""
     try:
         topology = Topology.model_validate(document.value)
     except ValidationError as error:
@@ -173,7 +196,16 @@ def _typed(path: KeyPath) -> bool:
             return True
         case ("instances", _, "gpus", *_):
             return True
+        case ("sweep", "max_arms", *_):
+            return True
+        case ("sweep", *rest):  # a value of the axis `instances`, or a constraint that names one
+            return "instances" in rest and "gpus" in rest
     return False
+
+
+def _switched(path: KeyPath) -> bool:
+    """Where a flag may be set to a word, and also be there (``true``) or not (``false``, ``null``)."""
+    return path[:1] == (SWEEP,)
 
 
 # --- errors as sentences --------------------------------------------------------------------------------------------
