@@ -53,6 +53,8 @@ class Book:
     """The first thing that went wrong with the file."""
     starts: int = 1
     """Over how many starts of live its baseline was measured."""
+    runs: tuple[str, ...] = ()
+    """The runs of the ledger that its baseline is."""
 
     def baseline(self, settings: ThroughputSettings) -> Run | None:
         """What live showed last on the cards it has, without users: of these workloads, whole enough to be compared."""
@@ -72,8 +74,9 @@ class Book:
         alike = _alike(found, starts or {})
         self.starts = max(1, len(alike))
         shown = [row for start in alike for row in start.values()] or found
-        runs = ", ".join(dict.fromkeys(row.run for row in shown))
+        self.runs = tuple(dict.fromkeys(row.run for row in shown))
         over = f", over {counted(len(alike), 'start')}" if len(alike) > 1 else ""
+        runs = ", ".join(self.runs)
         self.notes.append(
             f"baseline: what {live.release} showed on {found[-1].started_at[:10]}{over} (ledger, run {runs})"
         )

@@ -111,6 +111,7 @@ def judge(
     if baseline is None:
         trial.skip("baseline", book.why_none)
     else:
+        trial.measurements["baseline"] = {"release": _release_of_live(trial, book), "runs": list(book.runs)}
         _judge_baseline(trial, measured.run, baseline, rule)
     return _verdict(trial, headline(measured.run))
 
@@ -320,6 +321,13 @@ def asked(run_: Run) -> Run:
     return replace(run_, cells=[cell for cell in run_.cells if cell.requests])
 
 
+def _release_of_live(trial: Trial, book: Book) -> str:
+    """Of whom the baseline is; empty where nobody says."""
+    return (book.live.release if book.live is not None else "") or str(
+        (trial.request.baseline or {}).get("release", "")
+    )
+
+
 def _judge_baseline(trial: Trial, run_: Run, baseline: Run, rule: Rule) -> None:
     untimed = [str(cell.key) for cell in run_.cells if any(kind in UNMEASURABLE for kind in cell.failures)]
     if untimed:
@@ -344,7 +352,8 @@ def _judge_baseline(trial: Trial, run_: Run, baseline: Run, rule: Rule) -> None:
 def compared(decision: Decision, rule: Rule) -> list[dict[str, Any]]:
     """Candidate against baseline, plain: per metric the ratio of the metric itself between two bounds.
 
-    Above 1 is faster for a rate and slower for a time. A metric without a cell to compare is left out.
+    Above 1 is faster for a rate and slower for a time; `z` above 0 is faster for both, see `FamilyDecision`. A metric
+    without a cell to compare is left out.
     """
     return [
         {
@@ -353,6 +362,7 @@ def compared(decision: Decision, rule: Rule) -> list[dict[str, Any]]:
             "ratio": family.ratio,
             "low": family.low,
             "high": family.high,
+            "z": family.z,
             "margin": rule.margin_of(family.metric),
             "cells": len(family.cells),
             "rounds": family.rounds,
