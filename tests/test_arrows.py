@@ -17,7 +17,8 @@ ALLOWED = {
     "controller.core": ("controller.core",),
     "controller.crashpoints": (),
     "controller.errors": (),
-    "controller.config": ("controller.core", "controller.errors", "launch"),
+    "controller.config": ("controller.core", "controller.errors", "controller.notify.target", "launch"),
+    "controller.notify": ("controller.core", "controller.notify", "controller.store", "controller.errors"),
     "controller.store": ("controller.core", "controller.store", "controller.errors", "controller.crashpoints"),
     "controller.effects": (
         "controller.core", "controller.effects", "controller.config", "controller.errors", "launch", "gates",
@@ -25,6 +26,10 @@ ALLOWED = {
     "controller.loop": ("controller.core", "controller.effects.ports", "controller.store", "controller.crashpoints"),
     "controller.housekeeper": (
         "controller.core", "controller.store", "controller.effects", "controller.config",
+    ),
+    "controller.report": (
+        "controller.report", "controller.core", "controller.store", "controller.effects", "controller.config",
+        "controller.errors", "gates",
     ),
     "controller.catalogue": ("controller.core", "launch", "gates"),
     "controller.api": (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from ..core import actions as act
 from ..core.moves import conclude, intend
@@ -50,8 +50,20 @@ class Entry:
     outcome: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the journal with the action itself, for whoever tells others what happened."""
+
+    seq: int
+    wall_s: float
+    action: str
+    rollout: str
+    why: str
+    detail: Mapping[str, Any]  # the action's own fields, as JSON has them
+
+
 def subject_of(action: act.Action) -> str:
-    for name in ("attempt", "run", "rollout"):
+    for name in ("attempt", "run", "rollout", "gpu"):
         value = getattr(action, name, None)
         if isinstance(value, str):
             return value
@@ -278,6 +290,27 @@ class Journal:
         with self._lock:
             rows = self._db.execute(query + " ORDER BY seq LIMIT ?", (*values, limit)).fetchall()
         return [Entry(*row) for row in rows]
+
+    def lines(self, after: int, limit: int = 500) -> list[Line]:
+        """The same with what was done, oldest first. `state` is at least as new as what this returns."""
+        query = "SELECT seq, wall_s, action, rollout, why, detail FROM journal WHERE seq > ? ORDER BY seq LIMIT ?"
+        with self._lock:
+            rows = self._db.execute(query, (after, limit)).fetchall()
+        return [Line(seq, at_s, what, of, why, from_json(detail)) for seq, at_s, what, of, why, detail in rows]
+
+    def seq_at(self, wall_s: float) -> int:
+        """The newest line of before that moment; as near as lines are in the order of the clock on the wall."""
+        low, high = 0, self.last_seq()
+        query = "SELECT wall_s FROM journal WHERE seq >= ? ORDER BY seq LIMIT 1"
+        while low < high:
+            middle = (low + high + 1) // 2
+            with self._lock:
+                row = self._db.execute(query, (middle,)).fetchone()
+            if row is not None and row[0] < wall_s:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def last_seq(self) -> int:
         with self._lock:

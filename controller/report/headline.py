@@ -1,0 +1,62 @@
+"""The whole night in a few sentences: what is live now, what was tried, what users met. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from .records import NightPart, NotBegun, Present, RolloutPart, UsersPart
+from .words import clock, counted, span
+
+
+def headline(
+    night: NightPart, parts: Sequence[RolloutPart], not_begun: Sequence[NotBegun], users: UsersPart | None, now: Present
+) -> tuple[str, ...]:
+    """Sentences, the most important first."""
+    if night.state == "missed":
+        waited = [one for one in not_begun if one.outcome == "waits"]
+        names = ", ".join(f"{one.id} ({one.release})" for one in waited)
+        had = f"{counted(len(waited), 'proposal')} had waited for it: {names}" if waited else "nobody had waited for it"
+        return f"The window was missed: {night.why}.", f"{had[0].upper()}{had[1:]}."
+    said = [_still_open(night, now)] if night.state == "open" else []
+    said += [_live(night, parts), _tried(parts, not_begun)]
+    dark = [part for part in parts if part.dark is not None]
+    if dark:
+        listed = ", ".join(f"{part.id} {span(part.dark.seconds)}" for part in dark if part.dark)
+        said.append(f"Nothing served for {span(sum(p.dark.seconds for p in dark if p.dark))} ({listed}).")
+    if users is not None and users.lost:
+        said.append(f"{users.lost:,} of {counted(users.requests, 'request')} got no whole answer.")
+    elif users is not None:
+        said.append(f"No request was lost, of {counted(users.requests, 'request')}.")
+    return tuple(said)
+
+
+def _still_open(night: NightPart, now: Present) -> str:
+    until = f"The window is open until {night.closes:%H:%M} ({night.timezone})"
+    return f"{until}: {now.active}." if now.active else f"{until}; nothing is being tried just now."
+
+
+def _live(night: NightPart, parts: Sequence[RolloutPart]) -> str:
+    after, before = night.live_after, night.live_before
+    if not after:
+        return "Nothing is live." if not before else f"Nothing is live any more; {before} was."
+    switched = [part for part in parts if part.switched is not None]
+    if after == before:
+        gone = [part for part in switched if part.phase == "rolled_back"]
+        back = f" again, after {', '.join(part.id for part in gone)}" if gone else ""
+        return f"{after} is live{back}, as before." if gone else f"{after} is live as before: users were not switched."
+    to_it = next((part for part in reversed(switched) if part.release == after), None)
+    if to_it is None:
+        return f"{after} is live; before it was {before or 'nothing'}."
+    return (
+        f"{after} is live since {clock(to_it.switched)} ({to_it.id}: {to_it.why}); before it was {before or 'nothing'}."
+    )
+
+
+def _tried(parts: Sequence[RolloutPart], not_begun: Sequence[NotBegun]) -> str:
+    mine = [part for part in parts if part.kind != "measure"]
+    words = Counter(part.outcome for part in mine)
+    listed = ", ".join(f"{many} {word}" for word, many in words.items())
+    waits = sum(one.outcome == "waits" for one in not_begun)
+    begun = f"{counted(len(mine), 'rollout')}: {listed}" if mine else "Nothing was tried"
+    return f"{begun}; {waits} still wait{'s' * (waits == 1)}." if waits else f"{begun}."

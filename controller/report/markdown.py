@@ -1,0 +1,153 @@
+"""The report for a mail or a chat: Markdown whose tables are readable as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gates.ledger.writers import escaped, markdown_table
+
+from .records import ArmPart, Figure, Present, QueuedPart, Ratio, Report, RolloutPart, SweepPart
+from .words import (
+    cell,
+    change,
+    clock,
+    first_token,
+    moment,
+    number,
+    parts_in_words,
+    plain,
+    span,
+    users_in_words,
+)
+
+
+def to_markdown(report: Report) -> str:
+    """Everything that people, engines and gates wrote is escaped: none of it becomes markup."""
+    return "\n\n".join(part for part in _parts(report) if part) + "\n"
+
+
+def _parts(report: Report) -> Iterator[str]:
+    night = report.night
+    hours = f"{moment(night.opens)} to {night.closes:%H:%M} ({escaped(night.timezone)})"
+    yield f"# Night of {escaped(night.date)}: {escaped(night.window)}"
+    yield f"{night.state}, {hours}"
+    yield "\n".join(f"- **{escaped(line)}**" if not place else f"- {escaped(line)}" for place, line in _said(report))
+    if report.rollouts:
+        yield "## What ran"
+        yield markdown_table(("began", "rollout", "release", "outcome", "why"), map(_row, report.rollouts))
+    if compared := [part for part in report.rollouts if part.compared]:
+        yield "## Against live"
+        yield _ratios((part.id, part.release, part.compared) for part in compared)
+    if lines := [line for part in report.rollouts for line in _figures(part.id, part.figures)]:
+        yield markdown_table(_FIGURES, lines)
+    for part in report.rollouts:
+        if part.gates or part.dark:
+            yield _details(part)
+    for sweep in report.sweeps:
+        yield _sweep(sweep)
+    if report.not_begun:
+        yield "## What did not begin"
+        yield "\n".join(
+            f"- {escaped(one.id)} {escaped(one.release)} ({escaped(one.asked_by)}): {one.outcome}, {escaped(one.why)}"
+            for one in report.not_begun
+        )
+    yield "## Users"
+    users = users_in_words(report.users) if report.users else ("what users met is not known: there was no log",)
+    yield "\n".join(f"- {escaped(sentence)}" for sentence in users)
+    if report.cards:
+        yield "## Cards"
+        yield "\n".join(f"- {clock(card.at)} {escaped(card.gpu)}: {escaped(card.sentence)}" for card in report.cards)
+    yield from _present(report.present)
+    yield f"`cutover report --night {plain(night.id)}` · written {moment(report.made_at)}"
+
+
+def _said(report: Report) -> Iterator[tuple[int, str]]:
+    yield from enumerate((*report.headline, *report.night.said))
+
+
+def _row(part: RolloutPart) -> list[str]:
+    meanwhile = "" if part.of_this_night else " (not of this window)"
+    outcome = f"**{part.outcome}**{meanwhile}"
+    return [clock(part.began), escaped(part.id), escaped(part.release), outcome, escaped(part.why)]
+
+
+def _ratios(rows: Iterable[tuple[str, str, Sequence[Ratio]]]) -> str:
+    lines = [
+        [escaped(name), escaped(release), ratio.words, change(ratio), ratio.says]
+        for name, release, compared in rows
+        for ratio in compared
+    ]
+    return markdown_table(("", "release", "metric", "change (between)", ""), lines)
+
+
+_FIGURES = ("", "cell", "each tok/s", "live", "together tok/s", "live", "first token", "live")
+
+
+def _figures(name: str, figures: Sequence[Figure]) -> list[list[str]]:
+    return [
+        [
+            escaped(name),
+            escaped(cell(one)),
+            number(one.decode_tok_per_s),
+            number(one.live_decode_tok_per_s),
+            number(one.aggregate_tok_per_s),
+            number(one.live_aggregate_tok_per_s),
+            first_token(one.ttft_s),
+            first_token(one.live_ttft_s),
+        ]
+        for one in figures
+    ]
+
+
+def _details(part: RolloutPart) -> str:
+    lines = [f"### {escaped(part.id)} {escaped(part.release)}: {part.outcome}", ""]
+    passed = ", ".join(dict.fromkeys(escaped(gate.name) for gate in part.gates if gate.verdict == "pass"))
+    lines += [f"- passed: {passed}"] if passed else []
+    for gate in (gate for gate in part.gates if gate.verdict != "pass"):
+        observing = " (observing)" if gate.observe else ""
+        lines.append(f"- {escaped(gate.name)}{observing} **{escaped(gate.verdict)}**: {escaped(gate.sentence)}")
+        lines += [f"  - {escaped(one.id)}: {escaped(one.sentence)}" for one in gate.findings]
+        if gate.evidence:
+            lines.append(f"  - evidence: `{plain(gate.evidence)}`")
+    if part.dark:
+        went = parts_in_words(part.dark.parts)
+        lines.append(f"- dark {span(part.dark.seconds)}" + (f": {went}" if went else ""))
+    if part.users and (part.users.held or part.users.lost):
+        lines += [f"- meanwhile {escaped(sentence)}" for sentence in users_in_words(part.users)]
+    return "\n".join([*lines, f"- `{plain(part.command)}`"])
+
+
+def _sweep(sweep: SweepPart) -> str:
+    said = sweep.why or f"{sweep.tried} of {len(sweep.arms)} arms tried so far"
+    parts = [f"## Sweep {escaped(sweep.id)} {escaped(sweep.name)}", escaped(said)]
+    lines = [
+        [str(arm.rank or ""), escaped(arm.name), escaped(arm.rollout), arm.outcome, best(arm), escaped(arm.why)]
+        for arm in sweep.arms
+    ]
+    parts.append(markdown_table(("rank", "arm", "rollout", "outcome", "against live", "why"), lines))
+    return "\n\n".join(parts)
+
+
+def best(arm: ArmPart) -> str:
+    """Its first compared metric in words."""
+    return f"{arm.compared[0].words} {change(arm.compared[0])}" if arm.compared else ""
+
+
+def _present(now: Present) -> Iterator[str]:
+    yield f"## Now ({moment(now.at)})"
+    since = f" since {moment(now.live_since)}" if now.live_since else ""
+    lines = [f"live: **{escaped(now.live)}**{since}; {escaped(now.live_why)}" if now.live else "nothing is live"]
+    lines += [f"to go back to: {escaped(now.previous)}"] if now.previous else []
+    lines += [escaped(sentence) for sentence in (now.active, now.frozen) if sentence]
+    lines += [f"**alarm**: {escaped(alarm)}" for alarm in now.alarms]
+    lines += [f"{escaped(card.gpu)} {escaped(card.sentence)}" for card in now.closed_cards]
+    yield "\n".join(f"- {line}" for line in lines)
+    yield "## Next"
+    opens = [f"{escaped(one.window)} opens {moment(one.opens)} ({escaped(one.timezone)})" for one in now.windows]
+    lines = [*opens, *(_queued(one) for one in now.queue)] or ["nothing waits"]
+    yield "\n".join(f"- {line}" for line in lines)
+
+
+def _queued(one: QueuedPart) -> str:
+    what = f"{escaped(one.id)} {escaped(one.release)} ({escaped(one.asked_by)})"
+    return f"{what} waits: {escaped(one.waits_for)}"

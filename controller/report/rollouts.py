@@ -1,0 +1,168 @@
+"""Rollouts as the report tells them: outcome, gates with their evidence, figures against live, dark seconds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..core.dark import dark_parts, dark_window
+from ..core.records import GateResult, Kind, Phase, Rollout
+from ..core.route import Counted
+from .figures import figures, ratios
+from .material import Material
+from .records import Dark, Finding, GatePart, RolloutPart, UsersPart
+
+_MOST_FINDINGS: Final = 8
+_TONES: Final[Mapping[Phase, str]] = {
+    Phase.PROMOTED: "good",
+    Phase.MEASURED: "good",
+    Phase.REFUSED: "bad",
+    Phase.REJECTED: "bad",
+    Phase.FAILED: "bad",
+    Phase.ROLLBACK_FAILED: "bad",
+    Phase.ROLLED_BACK: "unsure",
+    Phase.INCONCLUSIVE: "unsure",
+    Phase.ABORTED: "unsure",
+    Phase.SKIPPED: "quiet",
+    Phase.SUPERSEDED: "quiet",
+}
+
+
+def rollout_part(rollout: Rollout, material: Material) -> RolloutPart:
+    local = material.local_or_none
+    counted = material.counted.get(rollout.id)
+    return RolloutPart(
+        id=rollout.id,
+        kind=rollout.kind.value,
+        release=rollout.release,
+        asked_by=rollout.asked_by,
+        note=rollout.options.note,
+        phase=rollout.phase.value,
+        outcome=outcome(rollout, material),
+        tone=tone(rollout),
+        over=rollout.ended_wall_s is not None,
+        why=rollout.why,
+        of_this_night=rollout.night == material.night.id,
+        trial=rollout.options.trial,
+        sweep=rollout.options.sweep,
+        strategy=rollout.strategy,
+        proposed=material.local(rollout.created_wall_s),
+        began=local(material.began_s(rollout)),
+        switched=local(_switched_s(rollout, material)),
+        ended=local(rollout.ended_wall_s),
+        gates=tuple(_gate(result, material) for result in rollout.gates),
+        compared=ratios(rollout.gates),
+        figures=figures(rollout.gates, baseline_results(rollout, material)),
+        dark=_dark(rollout, material),
+        users=users_part(counted, material, material.began_s(rollout)) if counted else None,
+        bake=f"{rollout.bake.samples} samples, the last: {rollout.bake.last}" if rollout.bake.samples else "",
+        command=f"cutover show {rollout.id}",
+    )
+
+
+def outcome(rollout: Rollout, material: Material) -> str:
+    """One or two words; finer than the phase where something was skipped."""
+    match rollout.phase, rollout.kind:
+        case Phase.MEASURED, Kind.MEASURE:
+            return "live measured"
+        case Phase.SKIPPED, Kind.MEASURE:
+            return "left out"
+        case Phase.SKIPPED, _:
+            yielded = any(e.action == "Yield" and e.rollout == rollout.id for e in material.entries)
+            return "yielded" if yielded else "out of time" if rollout.night else "expired"
+        case Phase.ABORTED, _ if material.began_s(rollout) is None:
+            return "withdrawn"
+    return rollout.phase.words
+
+
+def tone(rollout: Rollout) -> str:
+    """`good`, `bad`, `unsure`, `quiet`; `open` for what is not over."""
+    if rollout.phase is Phase.ROLLED_BACK and rollout.kind is Kind.ROLLBACK:
+        return "good"  # that is what was asked for
+    return _TONES.get(rollout.phase, "open")
+
+
+def baseline_results(rollout: Rollout, material: Material) -> tuple[GateResult, ...]:
+    """What live showed in the same night; nothing for the measurement of live itself."""
+    night = material.state.nights.get(rollout.night, material.night)
+    measured = material.state.rollouts.get(night.baseline)
+    return measured.gates if measured is not None and measured.id != rollout.id else ()
+
+
+def users_part(counted: Counted, material: Material, begins_s: float | None) -> UsersPart:
+    """`begins_s`: where the counting was to begin; said where the log does not go back so far."""
+    known = material.log_since
+    late = known is not None and begins_s is not None and known > begins_s
+    return UsersPart(
+        requests=counted.requests,
+        held=counted.held,
+        released=counted.released,
+        timed_out=counted.timed_out,
+        left=counted.left,
+        refused=counted.refused,
+        cut=counted.cut,
+        errors_5xx=counted.errors_5xx,
+        lost=counted.lost,
+        longest_wait_s=round(counted.longest_wait_s, 3),
+        since=material.local(known) if late and known is not None else None,
+    )
+
+
+def _switched_s(rollout: Rollout, material: Material) -> float | None:
+    lines = [e for e in material.entries if e.action == "RecordSwitch" and e.rollout == rollout.id]
+    return lines[0].wall_s if lines else None
+
+
+def _gate(result: GateResult, material: Material) -> GatePart:
+    report = material.reports.get(result.run)
+    evidence = f"{material.gates_dir}/{result.run}/evidence"
+    return GatePart(
+        name=result.gate,
+        run=result.run,
+        verdict=result.verdict,
+        sentence=result.sentence,
+        observe=result.observe,
+        evidence=evidence if result.index >= 0 else "",
+        kept=report is not None,
+        findings=tuple(_finding(check, evidence) for check in _failed(report))[:_MOST_FINDINGS],
+    )
+
+
+def _failed(report: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """Checks that did not pass; a gate of somebody else may write anything, or nothing, here."""
+    listed = report.get("checks") if report is not None else None
+    checks = [c for c in listed if isinstance(c, Mapping)] if isinstance(listed, list) else []
+    return [check for check in checks if check.get("verdict") != "pass" and not check.get("skipped")]
+
+
+def _finding(check: Mapping[str, Any], evidence_dir: str) -> Finding:
+    listed = check.get("evidence")
+    paths = [str(path) for path in listed] if isinstance(listed, list) else []
+    return Finding(
+        id=str(check.get("id", "")),
+        verdict=str(check.get("verdict", "")),
+        sentence=str(check.get("sentence", "")),
+        evidence=tuple(path if path.startswith("/") else f"{evidence_dir}/{path}" for path in paths),
+    )
+
+
+def _dark(rollout: Rollout, material: Material) -> Dark | None:
+    now = material.now
+    if rollout.dark_since_s is not None:
+        if rollout.phase_boot_id != now.boot_id:
+            return Dark(0.0, {}, None, None)
+        seconds = max(0.0, now.boot_s - rollout.dark_since_s)
+        return Dark(round(seconds, 3), {}, material.local(now.wall_s - seconds), None)
+    window = dark_window(material.state, rollout)
+    if window is None:
+        return None
+    wall_zero_s = _wall_zero_s(rollout, material)
+    begin, end = (material.local(wall_zero_s + s) for s in window) if window[0] > 0 else (None, None)
+    return Dark(rollout.times["dark_s"], dict(dark_parts(material.state, rollout)), begin, end)
+
+
+def _wall_zero_s(rollout: Rollout, material: Material) -> float:
+    """What the clock on the wall showed when that of the box began: a rollout that is over ended on both at once."""
+    if rollout.ended_wall_s is not None:
+        return rollout.ended_wall_s - rollout.phase_since_s
+    return material.now.wall_s - material.now.boot_s

@@ -1,0 +1,89 @@
+"""Spans, outcomes and counts as people read them; shared by every rendering, so that all of them say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from gates.report_terminal import printable
+
+from .records import Figure, Ratio, UsersPart
+
+
+def plain(text: str) -> str:
+    """On one line, without what a terminal or a mail program would act on."""
+    return " ".join(printable(text).split())
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def span(seconds: float) -> str:
+    """`0.4 s`, `74 s`, `12 min`, `3.5 h`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def clock(at: datetime | None) -> str:
+    return f"{at:%H:%M:%S}" if at is not None else "–"
+
+
+def moment(at: datetime | None) -> str:
+    """With its date: `Mon 2026-11-30 02:41`."""
+    return f"{at:%a %Y-%m-%d %H:%M}" if at is not None else "–"
+
+
+def percent(ratio: float) -> str:
+    return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def change(ratio: Ratio) -> str:
+    """`+12.0 % (+5.1 % … +19.4 %)`."""
+    return f"{percent(ratio.ratio)} ({percent(ratio.low)} … {percent(ratio.high)})"
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def first_token(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def cell(figure: Figure) -> str:
+    return f"{plain(figure.workload)} c{figure.concurrency}"
+
+
+def parts_in_words(parts: Mapping[str, float]) -> str:
+    """`start 61 s, drain 9.0 s, rest 4.1 s`: where dark seconds went, the most first."""
+    worth = sorted(((name, s) for name, s in parts.items() if s >= 0.05), key=lambda item: -item[1])
+    return ", ".join(f"{name} {span(seconds)}" for name, seconds in worth)
+
+
+def users_in_words(users: UsersPart) -> tuple[str, ...]:
+    """One sentence on who waited, one on who got no whole answer."""
+    said = []
+    if users.held:
+        waited = f"{counted(users.held, 'request')} waited at the door, {span(users.longest_wait_s)} at the longest"
+        ends = [(users.released, "served then"), (users.left, "gave up"), (users.timed_out, "sent away with 503")]
+        said.append(f"{waited}: " + ", ".join(f"{many:,} {words}" for many, words in ends if many))
+    else:
+        said.append("nobody had to wait at the door")
+    kinds = [
+        (users.timed_out, "waited too long"),
+        (users.refused, "refused with 503"),
+        (users.cut, "cut in the middle"),
+        (users.errors_5xx, "answered with 5xx"),
+    ]
+    lost = ", ".join(f"{many:,} {words}" for many, words in kinds if many)
+    of = f"of {counted(users.requests, 'request')} at the public address"
+    said.append(f"{users.lost:,} {of} got no whole answer: {lost}" if users.lost else f"{of} none was lost")
+    if users.since is not None:
+        said.append(f"the front door's log goes back to {moment(users.since)} only: what was before is not counted")
+    return tuple(said)
