@@ -21,6 +21,7 @@ from .core.policy import Policy
 from .core.window import DAYS, Schedule
 from .durations import duration_s
 from .errors import UsageError
+from .notify.target import Targets
 
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
@@ -267,6 +268,7 @@ class Config(_Strict):
     quiet: Quiet = Quiet()
     expires: Annotated[float, BeforeValidator(_duration)] = 7 * 86_400.0  # a proposal that was not begun by then
     approval_expires: Annotated[float, BeforeValidator(_duration)] = 86_400.0
+    notify: Targets = []  # who is told what happens
     ballast_mib: Annotated[int, Field(ge=0, le=1024)] = 8  # given away when the disk is full; 0: none
     source: str = Field(default="built-in defaults", exclude=True)
 
@@ -445,14 +447,17 @@ def _sentence(error: ValidationError, document: Document) -> str:
     said = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "missing":
         said = "this key is needed here"
-    got = "" if isinstance(problem["input"], Mapping) else f" (got {problem['input']!r})"
+    secret = path[:1] == ("notify",)  # what was written there by mistake must not come out in a log
+    got = "" if secret or isinstance(problem["input"], Mapping) else f" (got {problem['input']!r})"
     return f"{where}: `{dotted(path)}`: {said}{got}" if path else f"{where}: {said}"
 
 
 def _known(path: tuple[int | str, ...]) -> list[str]:
     model: type[BaseModel] = Config
     for part in path:
-        annotation = model.model_fields[str(part)].annotation
+        if (field := model.model_fields.get(str(part))) is None:
+            continue  # the place in a list, or a name that somebody chose
+        annotation = field.annotation
         chosen = next((a for a in (annotation, *get_args(annotation)) if isinstance(a, type)), None)
         if chosen is None or not issubclass(chosen, BaseModel):
             return []
