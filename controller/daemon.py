@@ -38,6 +38,8 @@ from .effects.world import RealWorld
 from .errors import CutoverError, RefusedError, UsageError
 from .housekeeper import Housekeeper
 from .loop import Loop
+from .notify.destination import destinations
+from .notify.notifier import Notifier
 from .store.ballast import Ballast
 from .store.database import StateDirectoryLock
 from .store.journal import Journal
@@ -46,6 +48,7 @@ log = structlog.get_logger("daemon")
 
 # A systemd unit's variables are for the daemon alone; engines must not answer for it.
 UNIT_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+UNITS = "CUTOVER_UNITS"  # the directory of the sockets behind which a service manager starts shims, each in a unit
 
 
 def notify(message: str) -> None:
@@ -144,6 +147,9 @@ class Daemon:
         for name in UNIT_VARIABLES:
             if name != "NOTIFY_SOCKET":
                 os.environ.pop(name, None)
+        units = Path(named) if (named := os.environ.pop(UNITS, "")) else None
+        attempt_units = units and units / "attempt.sock"
+        told = destinations(config.notify)  # refused before anything is touched
         self.lock = StateDirectoryLock(config.state_dir)
         refuse_second_daemon(config.socket)
         refuse_lost_journal(config)
@@ -164,15 +170,18 @@ class Daemon:
                 api_keys_file=config.api_keys_file,
                 inner=config.inner,
                 extra_paths=tuple(_method_and_path(text) for text in config.extra_paths),
-            )
+            ),
+            units and units / "frontdoor.sock",
         )
         self.inventory = open_inventory(config.gpus, in_a_hurry=True)
-        self.gates = GateRunner(config.gates_dir)
+        self.gates = GateRunner(config.gates_dir, manager=attempt_units)
         self.prober = Prober(config.own_way_in, config.preview, self._pids_of, self._nudge)
         self.world = RealWorld(
             config,
             clock=clock,
-            processes=Processes(config.runs_dir, config.releases_dir, policy.port_block, config.locks_dir),
+            processes=Processes(
+                config.runs_dir, config.releases_dir, policy.port_block, config.locks_dir, attempt_units
+            ),
             door=self.door,
             gates=self.gates,
             gpus=self.inventory,
@@ -188,6 +197,7 @@ class Daemon:
         )
         self.loop = Loop(self.journal, self.world, policy)
         self.housekeeper = Housekeeper(config, self.journal, self.ballast, clock.now)
+        self.notifier = Notifier(told, self.journal, config.told, self._alarms, clock.now)
         self.catalogue = Catalogue(config.releases_dir)
         self.tokens = Tokens(config.state_dir / "tokens.json", lambda: clock.now().wall_s)
         box = Box(wants_sleep=config.wants_sleep)
@@ -211,7 +221,7 @@ class Daemon:
 
     def _alarms(self) -> list[str]:
         trouble = [self.loop.trouble] if self.loop.trouble else []
-        return [*trouble, *self.housekeeper.alarms, *self.loop.alarms]
+        return [*trouble, *self.housekeeper.alarms, *self.notifier.alarms, *self.loop.alarms]
 
     def _nudge(self) -> None:
         self.loop.nudge()
@@ -228,6 +238,7 @@ class Daemon:
 
     def close(self) -> None:
         self.housekeeper.stop()
+        self.notifier.stop()
         self.prober.close()
         self.world.kv_pools.close()
         self.inventory.close()
@@ -267,6 +278,7 @@ class Daemon:
         thread = threading.Thread(target=self._loop, args=(server,), name="loop")
         thread.start()
         self.housekeeper.start()
+        self.notifier.start()
         running = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             running.add_signal_handler(number, self._stop, server)

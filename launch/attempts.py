@@ -23,7 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from launch import shim
+from launch import own_unit, shim
 from launch.attempt_log import log_path, log_tail, says_port_in_use
 from launch.attempt_record import read_exit, read_start
 from launch.errors import LaunchError
@@ -90,6 +90,7 @@ class AttemptSpec:
     deadline_s: float | None = None  # stop it that long after its start
     log_cap_bytes: int = 256 * 1024 * 1024
     locks: tuple[Path, ...] = ()  # files that the shim holds locked for life; nothing runs when somebody else does
+    manager: Path | None = None  # socket of a service manager that starts shims in units of their own (own_unit)
 
 
 class Status(StrEnum):
@@ -233,14 +234,14 @@ def _check(spec: AttemptSpec) -> None:
 
 
 def _find_or_do(spec: AttemptSpec, run_dir: Path) -> Identity:
-    give_up_at_s, spawned = time.monotonic() + START_TIMEOUT_S, False
+    give_up_at_s, spawned, manager = time.monotonic() + START_TIMEOUT_S, False, spec.manager
     while time.monotonic() < give_up_at_s:
         with _lock(run_dir) as lock:
             seen = observe(run_dir)
             if lock is None:  # a shim holds it, or another starter who is about to have one
                 if seen.identity and _is_settled(spec, seen):
                     return seen.identity
-            elif spawned or not _may_start(spec, run_dir, seen):
+            elif (spawned and (seen.identity or not manager)) or not _may_start(spec, run_dir, seen):
                 if seen.identity:
                     return seen.identity
                 raise AttemptError(
@@ -248,7 +249,10 @@ def _find_or_do(spec: AttemptSpec, run_dir: Path) -> Identity:
                 )
             else:
                 _write_files(spec, run_dir)
-                _spawn_shim(run_dir, lock)
+                # Asked once: a manager that took the message and made no shim of it has let go of the lock.
+                if spawned or not manager or not own_unit.asked(str(manager), str(run_dir), lock):
+                    manager = None
+                    _spawn_shim(run_dir, lock)
                 spawned = True
         time.sleep(POLL_S)
     raise AttemptError(

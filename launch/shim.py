@@ -1,6 +1,6 @@
 """The tiny parent of everything long-lived: runs one program, outlives whoever asked for it, records how it ended.
 
-    python -S -I shim.py RUN_DIR [LOCK_FD]
+    python -S -I shim.py RUN_DIR [LOCK_FD [unit]]
 
 Standard library only, all imported at the top: the product may be upgraded while this process runs for weeks.
 What it reads and writes in RUN_DIR: docs/processes.md. SIGTERM means: stop the program and all that it started.
@@ -319,9 +319,10 @@ class Shim:
 
 def main() -> None:
     os.chdir(sys.argv[1])
-    if os.fork():
-        os._exit(0)  # whoever started us waits for this one, and is nobody's parent
-    os.setsid()
+    if sys.argv[3:] != ["unit"]:  # whose main process we are then, and nobody's child already (own_unit.py)
+        if os.fork():
+            os._exit(0)  # whoever started us waits for this one, and is nobody's parent
+        os.setsid()
     lock = int(sys.argv[2]) if len(sys.argv) > 2 else os.open("shim.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a second shim for this directory ends here
     os.set_inheritable(lock, False)  # or the program would hold the lock after our death

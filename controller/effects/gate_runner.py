@@ -41,8 +41,10 @@ class GateOrder:
 class GateRunner:
     """Runs lie under `gates/<run>`: request.json, verdict.json, evidence/."""
 
-    def __init__(self, directory: Path, slack_s: float = _DEADLINE_SLACK_S) -> None:
+    def __init__(self, directory: Path, slack_s: float = _DEADLINE_SLACK_S, manager: Path | None = None) -> None:
+        """`manager`: socket of a service manager that gives each run a unit of its own."""
         self.directory = directory
+        self._manager = manager
         self._slack_s = slack_s
         self._done: dict[str, GateSeen] = {}
 
@@ -80,6 +82,7 @@ class GateRunner:
                     stdout=run_dir / "verdict.json",
                     deadline_s=deadline_s + self._slack_s,
                     grace_s=_GRACE_S,
+                    manager=self._manager,
                 )
             )
         except (LaunchError, OSError) as error:

@@ -34,9 +34,13 @@ HOST = "127.0.0.1"  # engines are reached through the front door only
 class Processes:
     """Run directories lie under `runs/<attempt id>`; their layout is described in `docs/processes.md`."""
 
-    def __init__(self, runs: Path, releases: Path, port_block: int, locks: Path) -> None:
-        """`locks`: directory of the lock files of cards, the same for every daemon on this box."""
+    def __init__(self, runs: Path, releases: Path, port_block: int, locks: Path, manager: Path | None = None) -> None:
+        """`locks`: directory of the lock files of cards, the same for every daemon on this box.
+
+        `manager`: socket of a service manager that gives each attempt a unit of its own.
+        """
         self.locks = locks
+        self.manager = manager
         self.runs = runs
         self.releases = releases
         self.port_block = port_block
@@ -82,6 +86,7 @@ class Processes:
             },
             grace_s=release.stop_grace_s,
             locks=tuple(self.locks / f"cutover-{gpu}.lock" for gpu in attempt.gpus if is_real(gpu)),
+            manager=self.manager,
         )
 
     def look(self, attempt: Attempt) -> tuple[ProcessSeen, tuple[int, ...]]:

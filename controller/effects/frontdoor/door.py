@@ -42,11 +42,12 @@ class FrontDoor:
     Every failure is a :class:`DoorError`. Not safe for use from two threads at a time: the loop is the only caller.
     """
 
-    def __init__(self, settings: DoorSettings) -> None:
+    def __init__(self, settings: DoorSettings, manager: Path | None = None) -> None:
+        """`manager`: socket of a service manager that gives the door a unit of its own."""
         self.settings = settings
         self.drifted = False  # the door that runs was started with another configuration than this daemon would use
         self._unsaved = False  # it may serve a route that its files do not have: the disk took nothing, or we died
-        self._process = DoorProcess(settings.directory)
+        self._process = DoorProcess(settings.directory, manager)
         self._guard = Guard(settings)
         self._traffic = TrafficCounter(Follower(self._process.log))
 

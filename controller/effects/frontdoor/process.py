@@ -28,8 +28,9 @@ _ALERT = re.compile(r"\[ALERT\]\s+\((?P<pid>\d+)\) : (?P<says>(?!Lua function 'h
 class DoorProcess:
     """``run`` below the door's directory is the run directory; HAProxy finds its files one level up."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, manager: Path | None = None) -> None:
         self.run_dir = directory / "run"
+        self._manager = manager
         self.log = attempts.log_path(self.run_dir)
 
     def is_running(self) -> bool:
@@ -43,7 +44,14 @@ class DoorProcess:
     def start(self, argv: Sequence[str]) -> None:
         try:
             attempts.start(
-                AttemptSpec(attempt_id=ATTEMPT_ID, run_dir=self.run_dir, argv=tuple(argv), grace_s=_GRACE_S, keep=True)
+                AttemptSpec(
+                    attempt_id=ATTEMPT_ID,
+                    run_dir=self.run_dir,
+                    argv=tuple(argv),
+                    grace_s=_GRACE_S,
+                    keep=True,
+                    manager=self._manager,
+                )
             )
         except LaunchError as error:
             raise DoorError(f"the front door cannot be started: {error}") from error
