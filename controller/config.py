@@ -353,6 +353,11 @@ class Config(_Strict):
         return self.state_dir / "gates"
 
     @property
+    def told(self) -> Path:
+        """What targets were told, and what still waits for them."""
+        return self.state_dir / "notify.json"
+
+    @property
     def locks_dir(self) -> Path:
         """Of the cards' locks: one place for all daemons on this box, or they would not meet."""
         return self.lock_dir or next((p for p in (Path("/run/lock"), Path("/var/lock")) if p.is_dir()), Path("/tmp"))  # noqa: S108 - only locked, never written

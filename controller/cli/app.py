@@ -7,7 +7,24 @@ from typing import Annotated
 
 import typer
 
-from . import ask, backup, bench, doctor, gate, gpus, ledger, logs, look, prune, queue, release, serve, token, tools
+from . import (
+    ask,
+    backup,
+    bench,
+    doctor,
+    gate,
+    gpus,
+    ledger,
+    logs,
+    look,
+    notify,
+    prune,
+    queue,
+    release,
+    serve,
+    token,
+    tools,
+)
 from .options import examples
 from .session import session_of
 
@@ -109,6 +126,7 @@ app.command(
         "cutover bench --live --rounds 5 --json > live.json",
     )
 )(bench.bench)
+app.add_typer(notify.app, name="notify")
 app.add_typer(token.app, name="token")
 app.add_typer(release.app, name="release")
 app.add_typer(gate.app, name="gate")

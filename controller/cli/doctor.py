@@ -84,6 +84,10 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     yield checks.front_door(status)
     yield checks.live(status)
     yield checks.alarms(status)
+    if config.notify:
+        from .notify import check
+
+        yield check(config)
     gate_runs = {name for name in runs.running if (config.gates_dir / name).is_dir()}
     yield checks.strays(runs, None if held is None else {*held, *gate_runs})
 

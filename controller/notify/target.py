@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from .kinds import CHOSEN, Kind, Severity
 
@@ -30,6 +30,12 @@ def _absolute(value: object) -> str:
     if not text.startswith("/"):
         raise ValueError("expected the absolute path of a file, for example /etc/cutover/ops.urls")
     return text
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", value):
+        raise ValueError("expected a short name of small letters, digits, - and _, for example ops")
+    return value
 
 
 def webhook_trouble(url: str) -> str:
@@ -89,7 +95,7 @@ class Target(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
+    name: Annotated[str, BeforeValidator(_name)]
     apprise_file: _File | None = None  # one apprise URL a line
     webhook: Annotated[str, BeforeValidator(_open_webhook)] | None = None
     webhook_file: _File | None = None  # the URL, where it is a secret
