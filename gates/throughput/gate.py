@@ -15,7 +15,7 @@ from gates.throughput.book import Book, elsewhere, open_book, unlike
 from gates.throughput.cells import UNMEASURABLE, CellRun
 from gates.throughput.decide.floors import ClientError, judge_limit
 from gates.throughput.decide.noninferiority import Decision, decide
-from gates.throughput.decide.rule import Rule
+from gates.throughput.decide.rule import SPOKEN, Rule
 from gates.throughput.decide.spread import Spread
 from gates.throughput.device_side import open_devices
 from gates.throughput.explain import cliff, step_time
@@ -23,7 +23,7 @@ from gates.throughput.explain.memory_bound import with_shares
 from gates.throughput.explain.waves import Request, find_waves
 from gates.throughput.limits import judge_limits_on_nothing, limits_on
 from gates.throughput.plain import plain_run, read_run
-from gates.throughput.records import AGGREGATE, DECODE, Cell, Run
+from gates.throughput.records import AGGREGATE, DECODE, HIGHER_IS_BETTER, Cell, Run
 from gates.throughput.settings import ThroughputSettings
 from gates.trial import DeadlineError
 from gates.wire import parse_location
@@ -352,17 +352,17 @@ def _judge_baseline(trial: Trial, run_: Run, baseline: Run, rule: Rule) -> None:
 def compared(decision: Decision, rule: Rule) -> list[dict[str, Any]]:
     """Candidate against baseline, plain: per metric the ratio of the metric itself between two bounds.
 
-    Above 1 is faster for a rate and slower for a time; `z` above 0 is faster for both, see `FamilyDecision`. A metric
-    without a cell to compare is left out.
+    Above 1 is faster for a rate and slower for a time. A metric without a cell to compare is left out.
     """
     return [
         {
             "metric": family.metric,
+            "name": SPOKEN[family.metric],
+            "higher_is_better": HIGHER_IS_BETTER[family.metric],
             "verdict": str(family.verdict),
             "ratio": family.ratio,
             "low": family.low,
             "high": family.high,
-            "z": family.z,
             "margin": rule.margin_of(family.metric),
             "cells": len(family.cells),
             "rounds": family.rounds,

@@ -90,7 +90,7 @@ def test_a_run_is_kept_under_its_release_and_its_start(measure: Measure, book: L
 
 
 def test_what_live_showed_comes_from_the_ledger(measure: Measure, book: Ledger) -> None:
-    book.record(run_of(100), who="ada", hardware=BOX)
+    shown = book.record(run_of(100), who="ada", hardware=BOX)
     book.record(run_of(99999, answer_tokens=64), who="ada", hardware=BOX)
     book.record(run_of(99999, digest=CANDIDATE.digest), who="ada", hardware=BOX)
     book.record(run_of(99999), who="ada", hardware={**BOX, "gpus": ["Other"]})
@@ -99,6 +99,9 @@ def test_what_live_showed_comes_from_the_ledger(measure: Measure, book: Ledger) 
     assert verdict.verdict == "pass", verdict.sentence
     assert "excluded" in sentences(verdict)["baseline.decode_tok_per_s"]
     assert "baseline: what old@0a1b2c3d showed on 2026-11-20" in " ".join(verdict.measurements["notes"])
+    assert verdict.measurements["baseline"] == {"release": "old@0a1b2c3d", "runs": [shown.run]}
+    [decode] = verdict.measurements["compared"]
+    assert (decode["name"], decode["higher_is_better"]) == ("decode rate per user", True)
     assert len(verdict.measurements["run"]["cells"]) == 1, "a ladder that names its rungs is not made longer"
     book.record(run_of(99999), who="ada", hardware=BOX)
     slow = measure(live=LIVE)

@@ -30,9 +30,6 @@ _CELL_ROUNDS: Final = 5
 _SUSPECT_SHARE: Final = 0.8
 """A cell that lost this share of what would fail it blocks a pass. With the full share, one cell that is 15 % slower
 passed in 3 % of simulated runs; with this one in 0.5 %, for 0.1 more rounds when nothing has changed."""
-_FARTHEST: Final = 20.0
-_Z_STEP: Final = 1e-4
-"""How far a shift is looked for, and how closely, in bounds as wide as the rule's."""
 _MOVE_SD: Final = 3.0
 """Further rounds will not move an estimate by more than three standard deviations of what they add."""
 
@@ -60,9 +57,7 @@ class FamilyDecision:
     `round_sd`: 0.03 is 3 %. `rounds`: the fewest that a cell of the candidate has. `next_look`: rounds a side at which
     asking again could change the verdict; None: more rounds cannot. `rounds_needed`: how many a side would let this
     shift pass; None: no number of them, or the verdict is not `inconclusive`. `short_baseline`: the baseline has
-    too few rounds, and whatever the candidate shows changes nothing. `z`: how far the shift is from none, in standard
-    deviations: from 1.992 on the bound excludes that nothing has changed; negative is slower. Who looks at several
-    candidates asks for more.
+    too few rounds, and whatever the candidate shows changes nothing.
     """
 
     metric: str
@@ -77,7 +72,6 @@ class FamilyDecision:
     rounds_needed: int | None = None
     next_look: int | None = None
     short_baseline: bool = False
-    z: float = math.nan
 
 
 def judge(metric: str, paired: Pairing, rule: Rule) -> FamilyDecision:
@@ -122,23 +116,12 @@ class _Look:
         cells = [self._cell(pair, value) for pair, value in zip(self.pairs, self.shifts, strict=True)]
         verdict = self._verdict(cells)
         low, ratio, high = self._ratios(self.mean, self.width)
-        decided = FamilyDecision(
-            self.metric, verdict, "", ratio, low, high, self.noise.sd, rounds, tuple(cells), z=self._deviation()
-        )
+        decided = FamilyDecision(self.metric, verdict, "", ratio, low, high, self.noise.sd, rounds, tuple(cells))
         if verdict is VerdictKind.INCONCLUSIVE:
             unit = self.noise.variance(1, 1)
             needed = rounds_needed(self.mean, self.margin, len(cells), unit, self.starts)
             decided = replace(decided, rounds_needed=needed, next_look=self._next_look(rounds))
         return replace(decided, sentence=self._sentence(decided))
-
-    def _deviation(self) -> float:
-        """The bound that would just touch no change, with both of its parts widened or narrowed alike."""
-        low, high, variance = 0.0, _FARTHEST, self._variance()
-        while high - low > _Z_STEP:
-            middle = (low + high) / 2
-            far = reach(middle * _Z, variance, self.noise.freedom, self.starts, middle * _START_Z)
-            low, high = (middle, high) if far < abs(self.mean) else (low, middle)
-        return math.copysign(low * _Z, self.mean)
 
     def _verdict(self, cells: Sequence[CellShift]) -> VerdictKind:
         slower = self.mean < -self.delta and self.mean + self.width < 0
