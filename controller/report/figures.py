@@ -23,6 +23,13 @@ def ratios(results: Sequence[GateResult]) -> tuple[Ratio, ...]:
     return tuple(ratio for one in listed if (ratio := _ratio(one)) is not None)
 
 
+def compared_with(results: Sequence[GateResult]) -> str:
+    """Whose figures `ratios` are shares of."""
+    newest = next((r for r in reversed(results) if _listed(r.measurements.get("compared"))), None)
+    baseline = newest.measurements.get("baseline") if newest is not None else None
+    return str(baseline.get("release", "")) if isinstance(baseline, Mapping) else ""
+
+
 def figures(results: Sequence[GateResult], live: Sequence[GateResult] = ()) -> tuple[Figure, ...]:
     """Of every workload the lowest rung, and the one that yields most; beside it what `live` showed there."""
     mine, theirs = _cells(results), _cells(live)

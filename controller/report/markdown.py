@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gates.ledger.writers import escaped, markdown_table
 
-from .records import ArmPart, Figure, Present, QueuedPart, Ratio, Report, RolloutPart, SweepPart
+from .records import Figure, Present, QueuedPart, Ratio, Report, RolloutPart, SweepPart
 from .words import (
     cell,
     change,
     clock,
     first_token,
+    is_shown_as_arm,
     moment,
     number,
     parts_in_words,
@@ -35,12 +36,13 @@ def _parts(report: Report) -> Iterator[str]:
     if report.rollouts:
         yield "## What ran"
         yield markdown_table(("began", "rollout", "release", "outcome", "why"), map(_row, report.rollouts))
-    if compared := [part for part in report.rollouts if part.compared]:
+    alone = [part for part in report.rollouts if not is_shown_as_arm(part, report)]
+    if compared := [part for part in alone if part.compared]:
         yield "## Against live"
         yield _ratios((part.id, part.release, part.compared) for part in compared)
-    if lines := [line for part in report.rollouts for line in _figures(part.id, part.figures)]:
+    if lines := [line for part in alone for line in _figures(part.id, part.figures)]:
         yield markdown_table(_FIGURES, lines)
-    for part in report.rollouts:
+    for part in alone:
         if part.gates or part.dark:
             yield _details(part)
     for sweep in report.sweeps:
@@ -121,16 +123,15 @@ def _sweep(sweep: SweepPart) -> str:
     said = sweep.why or f"{sweep.tried} of {len(sweep.arms)} arms tried so far"
     parts = [f"## Sweep {escaped(sweep.id)} {escaped(sweep.name)}", escaped(said)]
     lines = [
-        [str(arm.rank or ""), escaped(arm.name), escaped(arm.rollout), arm.outcome, best(arm), escaped(arm.why)]
+        [str(arm.rank or ""), escaped(arm.name), escaped(arm.rollout), arm.outcome, escaped(arm.why)]
         for arm in sweep.arms
     ]
-    parts.append(markdown_table(("rank", "arm", "rollout", "outcome", "against live", "why"), lines))
+    parts.append(markdown_table(("rank", "arm", "rollout", "outcome", "why"), lines))
+    if any(arm.compared for arm in sweep.arms):
+        parts.append(_ratios((arm.name, arm.release, arm.compared) for arm in sweep.arms))
+    if cells := [line for arm in sweep.arms for line in _figures(arm.name, arm.figures)]:
+        parts.append(markdown_table(_FIGURES, cells))
     return "\n\n".join(parts)
-
-
-def best(arm: ArmPart) -> str:
-    """Its first compared metric in words."""
-    return f"{arm.compared[0].words} {change(arm.compared[0])}" if arm.compared else ""
 
 
 def _present(now: Present) -> Iterator[str]:

@@ -117,6 +117,7 @@ class RolloutPart:
     ended: datetime | None
     gates: tuple[GatePart, ...]
     compared: tuple[Ratio, ...]
+    compared_with: str  # the release whose figures are 1; empty: nobody said
     figures: tuple[Figure, ...]
     dark: Dark | None
     users: UsersPart | None

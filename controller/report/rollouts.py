@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..core.dark import dark_parts, dark_window
 from ..core.records import GateResult, Kind, Phase, Rollout
 from ..core.route import Counted
-from .figures import figures, ratios
+from .figures import compared_with, figures, ratios
 from .material import Material
 from .records import Dark, Finding, GatePart, RolloutPart, UsersPart
 
@@ -52,6 +52,7 @@ def rollout_part(rollout: Rollout, material: Material) -> RolloutPart:
         ended=local(rollout.ended_wall_s),
         gates=tuple(_gate(result, material) for result in rollout.gates),
         compared=ratios(rollout.gates),
+        compared_with=compared_with(rollout.gates),
         figures=figures(rollout.gates, baseline_results(rollout, material)),
         dark=_dark(rollout, material),
         users=users_part(counted, material, material.began_s(rollout)) if counted else None,

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from gates.report_terminal import printable
 
-from .records import Figure, Ratio, UsersPart
+from .records import Figure, Ratio, Report, RolloutPart, UsersPart
 
 
 def plain(text: str) -> str:
@@ -60,10 +60,13 @@ def cell(figure: Figure) -> str:
     return f"{plain(figure.workload)} c{figure.concurrency}"
 
 
+_DARK = {"rest": "switch or way back"}
+
+
 def parts_in_words(parts: Mapping[str, float]) -> str:
-    """`start 61 s, drain 9.0 s, rest 4.1 s`: where dark seconds went, the most first."""
+    """`start 61 s, drain 9.0 s, switch or way back 4.1 s`: where dark seconds went, the most first."""
     worth = sorted(((name, s) for name, s in parts.items() if s >= 0.05), key=lambda item: -item[1])
-    return ", ".join(f"{name} {span(seconds)}" for name, seconds in worth)
+    return ", ".join(f"{_DARK.get(name, name)} {span(seconds)}" for name, seconds in worth)
 
 
 def users_in_words(users: UsersPart) -> tuple[str, ...]:
@@ -87,3 +90,8 @@ def users_in_words(users: UsersPart) -> tuple[str, ...]:
     if users.since is not None:
         said.append(f"the front door's log goes back to {moment(users.since)} only: what was before is not counted")
     return tuple(said)
+
+
+def is_shown_as_arm(part: RolloutPart, report: Report) -> bool:
+    """Its figures stand with those of the other arms of its sweep."""
+    return any(part.id == arm.rollout for sweep in report.sweeps for arm in sweep.arms)
