@@ -19,7 +19,7 @@ def violations(state: State, seen: Seen | None = None, policy: Policy | None = N
     With `seen`, also what the front door serves is judged; `policy` gives the time within which a route is repaired.
     """
     found = [*_exclusive(state), *_one_at_a_time(state), *_gated(state), *_seats(state), *_never_dark(state)]
-    found += _records(state)
+    found += [*_records(state), *_nights(state)]
     if seen is not None and policy is not None:
         found += _served(state, seen)
     return found
@@ -95,6 +95,22 @@ def _records(state: State) -> list[str]:
     return found
 
 
+def _nights(state: State) -> list[str]:
+    """What waits for a window begins in a night; a trial is never switched to; live is measured once a night."""
+    begun = ACTIVE - {Phase.ROLLING_BACK}
+    found = [
+        f"{r.id} waits for window {r.options.window} and began in no night"
+        for r in state.rollouts.values()
+        if r.options.window and r.phase in begun and r.night not in state.nights
+    ]
+    switched = {Phase.CUTTING_OVER, *SWITCHED, Phase.PROMOTED}
+    found += [
+        f"{r.id} is a trial and {r.phase}" for r in state.rollouts.values() if r.options.trial and r.phase in switched
+    ]
+    measured = Counter(r.night for r in state.rollouts.values() if r.kind is Kind.MEASURE and r.night)
+    return found + [f"live was measured {count} times in {night}" for night, count in measured.items() if count > 1]
+
+
 def _never_dark(state: State) -> list[str]:
     """Only a swap may ask the whole of live to make room; a way back may when nothing smaller helps."""
     active = state.active
@@ -147,6 +163,10 @@ def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
             found.append(f"{active.id} is {active.phase} since before the reboot")
         elif spent_s > limit_s:
             found.append(f"{active.id} is {active.phase} for {spent_s:.0f} s and may be for {limit_s:.0f} s")
+        elif active.until_s is not None and active.phase is not Phase.ROLLING_BACK and seen.now.boot_s > active.until_s:
+            found.append(
+                f"{active.id} is {active.phase}, and its time was over {seen.now.boot_s - active.until_s:.0f} s ago"
+            )
     found += _wait_in_vain(state)
     if not seen.door.alive:
         return found

@@ -96,7 +96,8 @@ def conclude_sweep(state: State, action: act.ConcludeSweep, now: Now, why: str) 
     sweep = state.sweeps[action.sweep]
     if sweep.decided_wall_s is not None:
         raise IllegalMove(f"sweep {sweep.id} is decided already")
-    decided = replace(sweep, decided_wall_s=now.wall_s, pick=action.pick, why=why)
+    against = state.live.release if state.live else ""
+    decided = replace(sweep, decided_wall_s=now.wall_s, pick=action.pick, why=why, against=against)
     if action.pick and sweep.on_success is not OnSuccess.REPORT:
         arm = next(a for a in sweep.arms if a.name == action.pick)
         tried = state.rollouts[arm.rollout]
@@ -114,8 +115,22 @@ def conclude_sweep(state: State, action: act.ConcludeSweep, now: Now, why: str) 
     return _with_sweep(state, decided)
 
 
+def withdraw_sweep(state: State, action: act.WithdrawSweep, now: Now, why: str) -> State:
+    """Whatever of it waits or runs is aborted, in the same transaction."""
+    sweep = state.sweeps[action.sweep]
+    if sweep.decided_wall_s is not None:
+        raise IllegalMove(f"sweep {sweep.id} is decided already: {sweep.why}")
+    against = state.live.release if state.live else ""
+    for arm in sweep.arms:
+        rollout = state.rollouts[arm.rollout]
+        if rollout.ended_wall_s is None:
+            state = with_rollout(state, replace(rollout, abort_by=action.by))
+    return _with_sweep(state, replace(sweep, decided_wall_s=now.wall_s, why=why, against=against))
+
+
 def _with_night(state: State, night: Night) -> State:
-    return replace(state, nights={**state.nights, night.id: night})
+    """In the order of their names, which is that in which the store reads them."""
+    return replace(state, nights=dict(sorted({**state.nights, night.id: night}.items())))
 
 
 def _with_sweep(state: State, sweep: Sweep) -> State:

@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -15,11 +16,13 @@ from simulation import POLICY, Simulation, Violated, new_simulation
 from sleepy_world import HEALTHY, TROUBLES
 
 from controller.core import actions as act
+from controller.core.night_records import Arm, OnSuccess, Sweep
 from controller.core.policy import LAST_KNOWN_GOOD
-from controller.core.records import Closed, Freeze, Kind, Release
+from controller.core.records import Closed, Freeze, Kind, Options, Release
 from controller.core.route import SlotState, Traffic
-from controller.core.seen import Life
+from controller.core.seen import Life, Users
 from controller.core.table import IllegalMove
+from controller.core.window import Schedule
 
 STEPS = 60
 POLICIES: tuple[dict[str, Any], ...] = (  # of a history, by its seed
@@ -80,8 +83,25 @@ class History:
         self.sim = sim or opening(self.dice.choice(WITH_A_WAY_BACK if seed % 4 == 1 else OPENINGS)).fork()
         self.restless = self.dice.choice((0.15, 0.35, 0.6))  # how often something happens
         self.deadly = self.dice.choice((0.0, 0.05, 0.15))  # how often the daemon is killed
-        self.happenings, self.weights = zip(*HAPPENINGS.items(), strict=True)
+        by_night = seed % NIGHTS == NIGHTS - 1
+        happenings = HAPPENINGS | AT_NIGHT if by_night else HAPPENINGS
+        self.happenings, self.weights = zip(*happenings.items(), strict=True)
         self.sim.follow(**POLICIES[seed % len(POLICIES)])
+        if by_night:
+            self._open_windows()
+
+    def _open_windows(self) -> None:
+        """Short nights that begin in a moment, and come again every day."""
+        now_s, dice = self.world.now().wall_s, self.dice
+        opens_s = [now_s + dice.choice((-100.0, -100.0, 30.0, 100.0)), now_s + dice.choice((60.0, 300.0))]
+        names = ("nightly", "late")[: dice.choice((1, 1, 2))]
+        schedules = {
+            name: Schedule(name, datetime.fromtimestamp(at_s, UTC).time(), dice.choice((120.0, 900.0, 3600.0)), UTC)
+            for name, at_s in zip(names, opens_s, strict=False)
+        }
+        patience_s = dice.choice((20.0, 300.0))
+        self.sim.follow(schedules=schedules, quiet_patience_s=patience_s, approval_recheck_s=20.0, expires_s=3000.0)
+        self.sim.observers = ({"name": "throughput", "deadline_s": 30.0},) if dice.random() < 0.6 else ()
 
     def play(self) -> None:
         try:
@@ -253,7 +273,7 @@ def _streams(history: History) -> None:
 
 
 def _clock_jumps(history: History) -> None:
-    history.world.wall_jump_s += history.dice.choice((-3600.0, 3600.0))
+    history.world.wall_zero_s += history.dice.choice((-3600.0, 3600.0))
 
 
 def _suspend(history: History) -> None:
@@ -281,6 +301,51 @@ def _disk_full(history: History) -> None:
     history.sim.journal.disk.full_for = history.dice.choice((1, 1, 4))
 
 
+def _propose_for_the_night(history: History) -> None:
+    dice = history.dice
+    wall_s = history.world.now().wall_s
+    gpus, instances = dice.choice((1, 1, 2, 4)), dice.choice((1, 1, 2))
+    history.sim.propose(
+        release_of(dice.choice("abcd"), gpus, instances, False, dice.random() < 0.4),
+        window=dice.choice(("nightly",) * 5 + ("late", "")),
+        priority=dice.choice((0, 0, 1, 5)),
+        require_approval=dice.random() < 0.15,
+        trial=dice.random() < 0.3,
+        bake_s=dice.choice((0.0, 5.0, 30.0)),
+        strategy=dice.choice(("auto", "any", "rolling", "swap")),
+        expires_wall_s=dice.choice((None, None, wall_s + 200.0)),
+        finish_by_wall_s=dice.choice((None, None, None, wall_s + 150.0)),
+    )
+
+
+def _sweep(history: History) -> None:
+    dice = history.dice
+    releases = {r.id: r for r in (release_of(name, dice.choice((1, 2)), 1) for name in "cd")}
+    arms = tuple(Arm(name, name) for name in releases)
+    sweep = Sweep("", "sweep", "tester", 0.0, dice.choice(tuple(OnSuccess)), arms)
+    options = Options(window=dice.choice(("nightly", "")), bake_s=0.0)
+    profile = ({"name": "health", "deadline_s": 10.0}, *history.sim.observers)
+    history.sim.ask(act.FileSweep(sweep, tuple(releases.values()), options, profile))
+
+
+def _reorder(history: History) -> None:
+    if name := history.some_open_rollout():
+        history.sim.ask(act.Reorder(name, history.dice.choice((-1, 0, 9))))
+
+
+def _freeze_for_a_while(history: History) -> None:
+    wall_s = history.world.now().wall_s
+    history.sim.ask(act.SetFreeze(Freeze("boss", "exam week", wall_s, wall_s + history.dice.choice((20.0, 400.0)))))
+
+
+NIGHTS = 6  # every sixth seed is a night
+AT_NIGHT: dict[Callable[[History], None], int] = {
+    _propose_for_the_night: 14,
+    _sweep: 2,
+    _reorder: 2,
+    _freeze_for_a_while: 1,
+    _set("users", Users(0, 0.0), Users(0, 0.0), Users(0, 2.0), Users(3, 60.0), None): 4,
+}
 HAPPENINGS: dict[Callable[[History], None], int] = {
     _propose: 12,
     _rollback: 4,

@@ -14,7 +14,7 @@ from fake_world import FakeProcess
 from sleepy_world import LEFTOVER_MIB, Engine, SleepyWorld
 
 from controller.core import actions as act
-from controller.core.records import Attempt, AttemptState, Kind, Now, Phase, Seat, State
+from controller.core.records import Attempt, AttemptState, Kind, Phase, Seat, State
 from controller.core.route import Mode, Route, SlotState
 from controller.core.seen import GateSeen, Gpu, Life, ProbeSeen, ProcessSeen, Seen
 from controller.crashpoints import crash_point
@@ -56,7 +56,6 @@ class SimWorld(SleepyWorld):
     slots: int = 8
     late_memory_s: float = 0.0
     gate_s: float = 3.0
-    wall_jump_s: float = 0.0
     boots: int = 1
     version: int = 0  # counts changes, so that nothing is judged twice
     asks_since_s: float = -math.inf  # this daemon's first probes were answered then, or will be
@@ -70,9 +69,6 @@ class SimWorld(SleepyWorld):
     wrong: list[str] = field(default_factory=list)  # what no good controller asks for
 
     # --- time ---------------------------------------------------------------------------------------------------------
-
-    def now(self) -> Now:
-        return Now(self.boot, self.clock_s, 1_700_000_000 + self.clock_s + self.wall_jump_s)
 
     def wait(self, seconds: float) -> None:
         self.clock_s += seconds

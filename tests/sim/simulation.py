@@ -312,7 +312,8 @@ class Simulation(Box):
             self.fail(found)
 
     def _lost(self) -> set[str]:
-        return {rollout for rollout in self.acknowledged.values() if rollout and rollout not in self.state.rollouts}
+        known = {*self.state.rollouts, *self.state.sweeps}
+        return {name for name in self.acknowledged.values() if name and name not in known}
 
     def _is_at_rest(self) -> bool:
         active = self.state.active
