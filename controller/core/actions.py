@@ -102,6 +102,14 @@ class ConcludeSweep(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class WithdrawSweep(Record):
+    """Somebody takes it back: it is decided without a pick, and what it still has is aborted."""
+
+    sweep: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class AdoptPlan(Record):
     """Preflight is over: these cards, in this way."""
 

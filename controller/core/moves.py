@@ -33,6 +33,7 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.MeasureLive: nights.measure_live,
     act.FileSweep: nights.file_sweep,
     act.ConcludeSweep: nights.conclude_sweep,
+    act.WithdrawSweep: nights.withdraw_sweep,
     act.AdoptPlan: rollouts.adopt_plan,
     act.TakeLease: rollouts.take_lease,
     act.AddAttempts: attempts.add_attempts,

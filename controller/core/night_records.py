@@ -65,3 +65,4 @@ class Sweep:
     pick: str = ""  # name of an arm; empty: no arm is better, or not decided
     why: str = ""
     followed_by: str = ""  # the rollout that proposes the pick
+    against: str = ""  # the release that was live when it was decided

@@ -32,6 +32,7 @@ from .rules_sleep import watch_sleep
 from .seats import move
 from .seen import Seen
 from .settle import settling
+from .sweeps import conclude_sweep
 from .table import Event
 from .takeover import take_over
 from .verify import verify_ready
@@ -239,6 +240,7 @@ RULES: tuple[Rule, ...] = (
     note_nights,
     expire,
     measure_live,
+    conclude_sweep,
     accept_next,
 )
 
