@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 from typing import Any
@@ -64,6 +64,11 @@ class Figure:
     def reach(self) -> float:
         """From the middle to a bound, of the logarithm."""
         return math.log(self.high / self.low) / 2
+
+    def widened(self, factor: float) -> Figure:
+        """With bounds that lie that much farther away."""
+        low, high = (self.ratio * (bound / self.ratio) ** factor for bound in (self.low, self.high))
+        return replace(self, low=low, high=high)
 
     @property
     def standing(self) -> Standing:
@@ -117,13 +122,13 @@ def rank(state: State, sweep: Sweep) -> Ranking:
     together = sum(bool(figures) or standing in {Standing.WAITS, Standing.RUNS} for standing, figures, _ in looked)
     wider = _wider(together)
     arms = [
-        _arm(arm, state, standing, tuple(_figure(each, wider) for each in figures), why)
+        _arm(arm, state, standing, tuple(each.widened(wider) for each in figures), why)
         for arm, (standing, figures, why) in zip(sweep.arms, looked, strict=True)
     ]
     ordered = sorted(arms, key=_order)  # stable: equals stay in the order of the matrix
     tied = _tied_with_best(arms)
     ranked = [
-        _with(arm, position if arm.standing in _RANKED else None, arm.arm in tied)
+        replace(arm, rank=position if arm.standing in _RANKED else None, tied=arm.arm in tied)
         for position, arm in enumerate(ordered, 1)
     ]
     pick = tied[0] if tied else ""
@@ -161,11 +166,11 @@ def _tied_with_best(arms: Sequence[Ranked]) -> list[str]:
 
 # --- one arm ----------------------------------------------------------------------------------------------------------
 
-_Looked = tuple[Standing, Sequence[Mapping[str, Any]], str]
+_Looked = tuple[Standing, Sequence[Figure], str]
 
 
 def _looked_at(arm: Arm, state: State, against: str) -> _Looked:
-    """What came of it, its figures as the gate left them where they count, and what is to be said."""
+    """What came of it, its figures as the gate left them where they compare, and what is to be said."""
     rollout = state.rollouts[arm.rollout]
     if rollout.phase is Phase.QUEUED:
         return Standing.WAITS, (), ""
@@ -176,10 +181,10 @@ def _looked_at(arm: Arm, state: State, against: str) -> _Looked:
     if rollout.phase is not Phase.MEASURED:
         return Standing.FAILED, (), f"{rollout.phase.words}: {rollout.why}"
     result = _measured(rollout)
-    figures = result.measurements.get("compared", ()) if result is not None else ()
+    figures = _figures(result)
     if result is None or not figures:
         return Standing.NOT_COMPARED, (), "nothing of live was there to compare it with"
-    other = str(result.measurements.get("baseline", {}).get("release", ""))
+    other = str(_part(result, "baseline").get("release", ""))
     if other and against and other != against:
         return Standing.NOT_COMPARED, (), f"it was compared with {other}, and {against} is live now"
     return Standing.NO_BETTER, figures, _without_anchor(rollout, result, state)
@@ -192,7 +197,7 @@ def _measured(rollout: Rollout) -> GateResult | None:
 
 def _without_anchor(rollout: Rollout, result: GateResult, state: State) -> str:
     """Why what it was compared with is not live as measured in its own night; empty: it is."""
-    runs = result.measurements.get("baseline", {}).get("runs", ())
+    runs = _part(result, "baseline").get("runs") or ()
     what = "it is compared with what live showed before"
     night = state.nights.get(rollout.night)
     if night is None:
@@ -202,14 +207,37 @@ def _without_anchor(rollout: Rollout, result: GateResult, state: State) -> str:
     if anchor is None or shown is None:
         why = f" ({anchor.why})" if anchor is not None else ""
         return f"not anchored: live was not measured in {night.id}{why}, and {what}"
-    if shown.measurements.get("ledger", {}).get("run") not in runs:
+    if _part(shown, "ledger").get("run") not in runs:
         return f"not anchored: the figures of {anchor.id} from {night.id} were not those that it is compared with"
     return ""
 
 
-def _figure(each: Mapping[str, Any], wider: float) -> Figure:
-    ratio = float(each["ratio"])
-    low, high = (ratio * (float(each[bound]) / ratio) ** wider for bound in ("low", "high"))
+def _part(result: GateResult, key: str) -> Mapping[str, Any]:
+    """A mapping among its measurements: a program of a user's may leave anything there."""
+    part = result.measurements.get(key)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _figures(result: GateResult | None) -> tuple[Figure, ...]:
+    """As the gate left them; none where one of them is no ratio between two bounds."""
+    left = result.measurements.get("compared") if result is not None else None
+    try:
+        figures = tuple(_figure(each) for each in left or ())
+    except (KeyError, TypeError, ValueError):
+        return ()
+    return figures if all(map(_is_sound, figures)) else ()
+
+
+def _is_sound(figure: Figure) -> bool:
+    """A ratio between two bounds, and no more than numbers can carry apart."""
+    return 0 < figure.low <= figure.ratio <= figure.high and figure.high / figure.low < _APART
+
+
+_APART = 1e40
+
+
+def _figure(each: Mapping[str, Any]) -> Figure:
+    ratio, low, high = (float(each[key]) for key in ("ratio", "low", "high"))
     return Figure(str(each["metric"]), str(each["name"]), ratio, low, high, bool(each["higher_is_better"]))
 
 
@@ -217,12 +245,6 @@ def _arm(arm: Arm, state: State, standing: Standing, figures: tuple[Figure, ...]
     known = figures[0].standing if figures else standing
     night = state.rollouts[arm.rollout].night
     return Ranked(arm.name, arm.release, arm.rollout, known, None, figures, why, night=night)
-
-
-def _with(arm: Ranked, position: int | None, tied: bool) -> Ranked:
-    return Ranked(
-        arm.arm, arm.release, arm.rollout, arm.standing, position, arm.figures, arm.why, tied=tied, night=arm.night
-    )
 
 
 # --- the sentence -----------------------------------------------------------------------------------------------------

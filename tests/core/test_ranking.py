@@ -179,3 +179,25 @@ def test_an_arm_without_its_nights_anchor_is_ranked_and_that_is_said():
     )
     nobody = replace(state, nights={NIGHT: replace(state.nights[NIGHT], baseline="")})
     assert "live was not measured in nightly@2026-12-01, and it is" in rank(nobody, state.sweeps["s0001"]).arms[0].why
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"compared": "much"},
+        {"compared": [{"ratio": 1.1}]},
+        {"compared": [7]},
+        {"compared": [compared(0.1) | {"low": 0.0}]},
+        {"compared": [compared(0.1) | {"ratio": math.nan}]},
+        {"compared": [compared(0.1) | {"ratio": "fast"}]},
+        {"compared": None, "baseline": "live"},
+    ],
+)
+def test_what_a_gate_of_somebody_else_left_breaks_nothing(left):
+    odd = (GateResult("throughput", 1, "t", "pass", "ok", measurements=left),)
+    assert order(ranking(odd, 0.2)) == [(1, "x=2", "better"), (None, "x=1", "not compared")]
+
+
+def test_a_baseline_that_nobody_can_read_is_no_anchor():
+    odd = (GateResult("throughput", 1, "t", "pass", "", measurements={"compared": [compared(0.2)], "baseline": 3}),)
+    assert "were not those that it is compared with" in ranking(odd).arms[0].why
