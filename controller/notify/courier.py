@@ -93,7 +93,7 @@ class Courier:
 
     def _answer(self, out: bytes, code: int) -> Answer:
         if code in {-signal.SIGALRM, -signal.SIGKILL}:
-            return Answer(False, f"no answer within {self._deadline_s:.0f} s")
+            return Answer(False, f"no answer within {self._deadline_s:g} s")
         try:
             said = json.loads(out)
             return Answer(said["ok"] is True, str(said["sentence"]))

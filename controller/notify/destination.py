@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
+from .address import APPRISE, WEBHOOK, webhook_url_of
 from .secret_files import FileTrouble, lines_of, secret_of
-from .target import Target, webhook_trouble
+from .target import Target
 
-APPRISE, WEBHOOK = "apprise", "webhook"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 
@@ -45,29 +45,11 @@ def destinations_of(target: Target) -> tuple[Destination, ...]:
         if target.apprise_file is not None:
             return _by_apprise(target, target.apprise_file)
         if target.webhook_file is not None:
-            address_of(target.webhook_file)
+            webhook_url_of(target.webhook_file)
             return (Destination(target.name, target, WEBHOOK, target.webhook_file),)
     except FileTrouble as trouble:
         raise UsageError(f"notify: {target.name}: {trouble}") from None
     return (Destination(target.name, target, WEBHOOK, None, url=target.webhook or ""),)
-
-
-def address_of(path: Path) -> str:
-    """The one URL of a `webhook_file`. Raises `FileTrouble`."""
-    lines = lines_of(path)
-    if len(lines) > 1:
-        raise FileTrouble(f"{path} holds {len(lines)} lines: a webhook is one URL")
-    if trouble := webhook_trouble(lines[0]):
-        raise FileTrouble(f"{path}: {trouble}")
-    return lines[0]
-
-
-def apprise_url_of(path: Path, line: int) -> str:
-    """The URL on that line of an `apprise_file`. Raises `FileTrouble`."""
-    lines = lines_of(path)
-    if len(lines) < line:
-        raise FileTrouble(f"{path} has no line {line} any more: start the daemon again")
-    return lines[line - 1]
 
 
 def _by_apprise(target: Target, path: Path) -> tuple[Destination, ...]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import Any
 
 from .events import Event
 from .kinds import Kind, Severity
-
-SIGNATURE_HEADER = "X-Cutover-Signature"
 
 
 def document(event: Event, *, box: str, dropped: int) -> dict[str, Any]:
@@ -48,8 +44,3 @@ def apprise_type(event: Event) -> str:
     if event.kind is Kind.PROMOTED:
         return "success"
     return "failure" if event.severity is Severity.CRITICAL else event.severity.value
-
-
-def signature(body: bytes, secret: bytes) -> str:
-    """``sha256=`` and the HMAC-SHA256 of the body as it is sent, in hexadecimal."""
-    return f"sha256={hmac.new(secret, body, hashlib.sha256).hexdigest()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +23,18 @@ from .standing import Standing
 
 log = structlog.get_logger("notify")
 
-LOOK_EVERY_S = 1.0
 UNREACHED_S = 3600.0
+_GRACE_S = 2.0  # at the end: what is nearly told need not come twice
 _STOP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """Between tries: twice as long after each, never longer than the second, with jitter of a tenth."""
+    """Between tries: twice as long after each, never longer than `longest_s`, and a little more or less."""
 
     first_s: float = 5.0
     longest_s: float = 300.0
+    look_s: float = 1.0  # between two looks at the journal
 
 
 class Notifier:
@@ -53,6 +55,7 @@ class Notifier:
         self._journal = journal
         self._asked_alarms = alarms
         self._now = now
+        self._look_s = pauses.look_s
         self._ending = threading.Event()
         self._to = to
         if to:
@@ -81,6 +84,9 @@ class Notifier:
             return
         if self._thread.is_alive():
             self._thread.join()
+        ends_s = time.monotonic() + _GRACE_S
+        for carrier in self._carriers:
+            carrier.finish(max(0.0, ends_s - time.monotonic()))
         for carrier in self._carriers:
             carrier.stop()
         self._outbox.close()
@@ -97,7 +103,7 @@ class Notifier:
                 said = str(error)
             except Exception:
                 log.exception("what happened could not be looked at")
-            self._ending.wait(LOOK_EVERY_S)
+            self._ending.wait(self._look_s)
 
     def look(self) -> None:
         """One round: what the journal says since the last, and the alarms that are new."""
@@ -129,6 +135,7 @@ class Carrier:
         self._name = courier.destination.name
         self._ending = ending
         self._nudge = threading.Event()
+        self._pause_s = pauses.first_s
         self._again = Retrying(
             retry=retry_if_result(lambda taken: not taken),
             wait=wait_exponential(pauses.first_s, pauses.longest_s) + wait_random(0, pauses.first_s / 10),
@@ -144,12 +151,15 @@ class Carrier:
     def nudge(self) -> None:
         self._nudge.set()
 
-    def stop(self) -> None:
-        """After `ending` is set."""
-        self._courier.stop()
+    def finish(self, within_s: float) -> None:
+        """After `ending` is set: the try that is under way may come to its end."""
         self._nudge.set()
         if self._thread.is_alive():
-            self._thread.join(_STOP_S)
+            self._thread.join(within_s)
+
+    def stop(self) -> None:
+        self._courier.stop()
+        self.finish(_STOP_S)
 
     def _run(self) -> None:
         while not self._ending.is_set():
@@ -160,7 +170,7 @@ class Carrier:
                 self._nudge.clear()
             except Exception:
                 log.exception("a message could not be carried", target=self._name)
-                self._ending.wait(LOOK_EVERY_S)
+                self._ending.wait(self._pause_s)
 
     def _try(self) -> bool:
         """True when nothing is left to be tried again."""
@@ -171,7 +181,7 @@ class Carrier:
         answer = self._courier.send(event, dropped)
         if answer.ok:
             self._outbox.taken(self._name, event, dropped)
-            log.info("told", target=self._name, event=event.id)
+            log.info("told", target=self._name, message=event.id)
         elif not self._ending.is_set() and self._outbox.failed(self._name, answer.sentence):
-            log.warning("not taken, tried again", target=self._name, event=event.id, why=answer.sentence)
+            log.warning("not taken, tried again", target=self._name, message=event.id, why=answer.sentence)
         return answer.ok

@@ -87,7 +87,7 @@ class Outbox:
     def _drop(self, name: str, lane: Lane, why: str) -> None:
         gone = lane.waiting.popleft()
         lane.dropped += 1
-        log.warning("not told", target=name, event=gone.id, why=why)
+        log.warning("not told", target=name, message=gone.id, why=why)
 
     # --- telling it ---------------------------------------------------------------------------------------------------
 

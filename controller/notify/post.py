@@ -6,7 +6,8 @@ ends this process at its deadline even where the daemon is not there any more, a
 read itself and which was neither in argv nor in the environment.
 
 stdin: `{"how", "url", "file", "line", "secret_file", "deadline_s", "title", "text", "type", "body"}`, stdout:
-`{"ok", "sentence"}`; the sentence holds no part of a URL.
+`{"ok", "sentence"}`; the sentence holds no part of a URL. It imports little: on a
+busy box that is most of what a try costs.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .destination import APPRISE, address_of, apprise_url_of
-from .message import SIGNATURE_HEADER, signature
+from .address import APPRISE, apprise_url_of, webhook_url_of
 from .secret_files import FileTrouble, secret_of
+from .signature import SIGNATURE_HEADER, signature
 
 Job = Mapping[str, Any]
 _WRONG_HOST = 62  # X509_V_ERR_HOSTNAME_MISMATCH, whose message names the host
@@ -44,7 +45,7 @@ def main() -> int:
 def _by_webhook(job: Job) -> tuple[bool, str]:
     import httpx
 
-    url = address_of(Path(job["file"])) if job["file"] else str(job["url"])
+    url = webhook_url_of(Path(job["file"])) if job["file"] else str(job["url"])
     body = json.dumps(job["body"], ensure_ascii=False).encode()
     headers = {"Content-Type": "application/json", "User-Agent": "cutover"}
     if job["secret_file"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 
+from .address import webhook_trouble
 from .kinds import CHOSEN, Kind, Severity
 
 MOST_TARGETS = 16
@@ -36,27 +36,6 @@ def _name(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", value):
         raise ValueError("expected a short name of small letters, digits, - and _, for example ops")
     return value
-
-
-def webhook_trouble(url: str) -> str:
-    """What is wrong with the address of a webhook, never quoting it; empty: nothing."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port  # the port is looked at when it is asked for
-    except ValueError:
-        return "this is no URL: expected https://host/path"
-    if parts.scheme not in {"https", "http"} or not host or any(c.isspace() or not c.isprintable() for c in url):
-        return "this is no URL: expected https://host/path"
-    if parts.scheme == "http" and not _is_loopback(host):
-        return "expected https://host/path: http only to this machine (127.0.0.1), what is told must not travel openly"
-    return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _open_webhook(value: object) -> str:
