@@ -401,15 +401,18 @@ def search_path(environment: Mapping[str, str]) -> list[Path]:
     ]
 
 
-def load_config(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Config:
+def load_config(
+    path: Path | None = None, environment: Mapping[str, str] | None = None, *, system: bool | None = None
+) -> Config:
     """Read the configuration: `path`, else `$CUTOVER_CONFIG`, else the first that exists of the usual places.
 
-    Raises `UsageError` (exit code 2) with file, line and key.
+    `system`: whether it is that of the box's daemon; None: as this user is. Raises `UsageError` (exit code 2) with file,
+    line and key.
     """
     environment = os.environ if environment is None else environment
     named = path or (Path(environment["CUTOVER_CONFIG"]) if environment.get("CUTOVER_CONFIG") else None)
     file = named or next((p for p in search_path(environment) if p.is_file()), None)
-    state_dir, socket = default_paths(environment, system=is_of_the_system())
+    state_dir, socket = default_paths(environment, system=is_of_the_system() if system is None else system)
     defaults: dict[str, Any] = {"state_dir": state_dir, "socket": socket}
     if file is None:
         return Config(**defaults)

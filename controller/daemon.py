@@ -262,6 +262,7 @@ class Daemon:
             tokens=self.tokens,
             door=Door(self.tokens, Failures(Clock.boot_s), self.config.api_hosts),
         )
+            passes=lambda: self.loop.passes,
 
     async def _serve(self, listeners: list[socket.socket]) -> None:
         server = uvicorn.Server(

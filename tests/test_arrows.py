@@ -31,6 +31,9 @@ ALLOWED = {
         "controller.report", "controller.core", "controller.store", "controller.effects", "controller.config",
         "controller.errors", "gates",
     ),
+    "controller.units": (
+        "controller.units", "controller.core.window", "controller.config", "controller.errors", "launch",
+    ),
     "controller.catalogue": ("controller.core", "launch", "gates"),
     "controller.api": (
         "controller.api", "controller.core", "controller.store", "controller.catalogue", "controller.config",

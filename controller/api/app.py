@@ -29,11 +29,13 @@ from .admission import Door, told, too_large
 from .desk import Desk, Person, require
 from .peers import SCOPE_KEY
 from .tokens import Tokens
+from .waiting import opens
 
 log = structlog.get_logger("api")
 
 MAX_LOG_BYTES = 256 * 1024
 MAX_WAIT_S = 30.0
+NUDGE_S = 60.0  # an effect of a pass may take as long as an engine's shim to come up
 EVENT_POLL_S = 0.1
 
 
@@ -47,6 +49,7 @@ class Windows:
     catalogue: Catalogue
     seen: Callable[[], Seen | None]
     why: Callable[[], str]
+    passes: Callable[[], int]  # of the loop, that have decided
     alarms: Callable[[], list[str]]
     gate_report: Callable[[str], dict[str, Any] | None]
     inventory: Callable[[], dict[str, Any]]  # what is known of the cards, and the host's memory and disk
@@ -151,6 +154,7 @@ def make_app(windows: Windows) -> FastAPI:
     _releases(app, windows)
     _tokens(app, windows)
 
+    _nudging(app, windows)
     @app.middleware("http")
     async def _admit(request: Request, call_next: Any) -> Any:
         refusal = too_large(request) or windows.door.refusal(request)
@@ -322,6 +326,28 @@ def _closing(app: FastAPI, windows: Windows) -> None:
         return {"schema": views.SCHEMA, "sentence": "the queue moves again"}
 
     @app.post("/v1/gpus/{card}/cordon")
+def _nudging(app: FastAPI, windows: Windows) -> None:
+    desk = windows.desk
+
+    @app.post("/v1/nudge")
+    async def nudge(request: Request) -> dict[str, Any]:
+        """Look now, and say what is waited for: answered after a pass that began after this was asked."""
+        require(_person(request), "view", "nudge the daemon")
+        seen, left_s = windows.passes(), NUDGE_S
+        while windows.passes() < seen + 2:  # the next one to end may have begun before
+            if left_s <= 0:
+                raise CutoverError(f"the daemon's loop has ended no pass within {NUDGE_S:.0f} s: its log says why")
+            desk.nudge()
+            await asyncio.sleep(EVENT_POLL_S)
+            left_s -= EVENT_POLL_S
+        wall_s = desk.now().wall_s
+        opening = [
+            {"window": name, "open": schedule.current(wall_s) is not None, "sentence": opens(schedule, wall_s)}
+            for name, schedule in desk.policy.schedules.items()
+        ]
+        return {"schema": views.SCHEMA, "sentence": windows.why(), "windows": opening, "alarms": windows.alarms()}
+
+
     def cordon(card: str, body: WhyBody, request: Request) -> dict[str, Any]:
         gpu = desk.cordon(_person(request), card, body.why)
         return {"schema": views.SCHEMA, "gpu": gpu, "sentence": f"nobody gets {gpu} until `cutover uncordon {card}`"}

@@ -14,10 +14,12 @@ from . import (
     doctor,
     gate,
     gpus,
+    install,
     ledger,
     logs,
     look,
     notify,
+    nudge,
     prune,
     queue,
     release,
@@ -25,6 +27,7 @@ from . import (
     token,
     tools,
 )
+    uninstall,
 from .options import examples
 from .session import session_of
 
@@ -79,6 +82,18 @@ app.command(epilog=examples("cutover demo", "cutover demo --strategy swap", "cut
 )
 app.command(epilog=examples("cutover serve", "cutover --config ./cutover.yaml serve"))(serve.serve)
 app.command("import", epilog=examples("cutover import ~/start.sh --port 8000 -o live.yaml"))(release.import_script)
+app.command(
+    epilog=examples(
+        "cutover install --dry-run",
+        "sudo /opt/cutover/bin/cutover install",
+        "cutover install --user",
+        "cutover install --root /mnt/image --json",
+    )
+)(install.install)
+app.command(epilog=examples("cutover uninstall --dry-run", "sudo cutover uninstall --stop-everything"))(
+    uninstall.uninstall
+)
+app.command(epilog=examples("cutover nudge", "cutover nudge --json | jq -r .sentence"))(nudge.nudge)
 app.command(epilog=examples("cutover plan topologies/qwen27b-tp2x2.yaml"))(ask.plan)
 app.command(
     epilog=examples(

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 COMMANDS = (
-    "demo", "serve", "install", "uninstall", "nudge", "import", "plan", "propose", "status", "watch", "history", "show", "approve", "abort", "rollback",
-    "restart", "stop", "logs", "queue", "withdraw", "reorder", "freeze", "unfreeze", "doctor", "release render", "release show", "release diff",
-    "release list", "release", "gate", "gate run", "gate probe", "gate report", "gate list", "gate explain",
+    "demo", "serve", "install", "uninstall", "nudge", "import", "plan", "propose", "status", "watch", "history", "show",
+    "approve", "abort", "rollback", "restart", "stop", "logs", "queue", "withdraw", "reorder", "freeze", "unfreeze",
+    "doctor", "release render", "release show", "release diff", "release list", "release", "gate", "gate run", "gate probe", "gate report", "gate list", "gate explain",
     "ledger", "ledger show", "ledger retract", "ledger add", "compare", "backup", "restore", "prune",
     "token create", "token list", "token revoke",
 )  # fmt: skip

@@ -36,10 +36,13 @@ ExecStart=/bin/sh -c "cat /proc/sys/kernel/random/boot_id > /run/boot-id"
 [Install]
 WantedBy=multi-user.target
 """,
-    "/etc/systemd/system/cutover.service.d/boot-id.conf": """\
+    **{
+        f"/etc/systemd/system/{unit}.service.d/boot-id.conf": """\
 [Service]
 BindReadOnlyPaths=/run/boot-id:/proc/sys/kernel/random/boot_id
-""",
+"""
+        for unit in ("cutover", "cutover-attempt@", "cutover-frontdoor")
+    },
 }
 PROFILE = """\
 gates:
@@ -119,6 +122,12 @@ class Box:
     def unit(self, name: str) -> str:
         """A property of the unit as systemd has it."""
         return self.run(f"systemctl show -P {name} cutover").strip()
+
+    def unit_of(self, pid: int) -> str:
+        """Slice and unit in which a process is: `system.slice/cutover.service`."""
+        groups = self.run(f"cat /proc/{pid}/cgroup")
+        found = re.search(r"^0::(?:/\.\.)*.*?((?:system|cutover)\.slice/.*)$", groups, re.MULTILINE)
+        return found[1] if found else groups
 
     def propose(self, topology: str, options: str = "") -> None:
         self.write("/root/topology.yaml", topology)

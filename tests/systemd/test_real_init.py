@@ -5,6 +5,7 @@ The tests are one evening on one box, in this order; each begins when live serve
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -13,7 +14,8 @@ from operator_kit import CONFIG, PROFILE, ROUTED, TOPOLOGY, Box
 
 pytestmark = [pytest.mark.init, pytest.mark.timeout(540)]
 
-UNIT = "/opt/cutover/lib/systemd/system/cutover.service"
+UNITS = "/etc/systemd/system"
+CLOSED = ("cutover.service", "cutover-attempt@x.service", "cutover-frontdoor.service")
 WORD = re.compile(r"`(\w+)`")
 STATE = "/var/lib/cutover"
 BACK_S = 60.0
@@ -60,13 +62,41 @@ def test_a_person_in_the_group_may_propose_and_a_stranger_may_not(live):
     live.run(ask.format("cutover", f"backup {STATE}/evening.sqlite"))
 
 
-def test_the_unit_is_sound_and_closed(live):
-    code, said = live.container.ask(f"systemd-analyze verify {UNIT}")
+def test_the_daemon_the_front_door_and_each_engine_have_a_unit_of_their_own(live):
+    attempt, who = live_attempt(live), live.who_runs()
+    assert live.unit_of(live.daemon_pid()) == "system.slice/cutover.service"
+    for pid in (who["frontdoor"][0], who["frontdoor"][2]):
+        assert live.unit_of(pid) == "system.slice/cutover-frontdoor.service"
+    shims, engines = live.unit_of(who[attempt][0]), live.unit_of(who[attempt][2])
+    assert shims == engines
+    assert re.fullmatch(r"cutover\.slice/cutover-attempt@[\d-]+\.service", engines), engines
+    # Its name is a number; what a person looks for is in its status.
+    said = live.run("systemctl show -P StatusText 'cutover-attempt@*'")
+    assert said.strip() == f"{STATE}/runs/{attempt}"
+
+
+def test_installing_again_changes_nothing_and_what_was_changed_by_hand_is_shown(live):
+    live.cutover("install")
+    assert {file["found"] for file in json.loads(live.cutover("install --json"))["files"]} == {"same"}
+    live.run(f"echo '# mine' >> {UNITS}/cutover.slice")
+    code, said = live.container.ask("/opt/cutover/bin/cutover install")
+    assert code == 5
+    assert "changed by hand: /etc/systemd/system/cutover.slice" in said
+    assert "-# mine" in said
+    assert live.run(f"tail -n 1 {UNITS}/cutover.slice") == "# mine\n"
+    live.cutover("install --force")
+    assert "mine" not in live.run(f"cat {UNITS}/cutover.slice")
+
+
+def test_the_units_are_sound_and_closed(live):
+    code, said = live.container.ask(f"systemd-analyze verify $(find {UNITS} -maxdepth 1 -type f -name 'cutover*')")
     assert (code, said) == (0, "")
     bound = re.search(r"exposure level of at most (\d+\.\d)", (ROOT / "docs/security.md").read_text())
     assert bound, "docs/security.md names the bound"
     threshold = round(float(bound[1]) * 10)
-    live.run(f"systemd-analyze security --no-pager --threshold={threshold} cutover.service")
+    for unit in CLOSED:
+        live.run(f"systemd-analyze security --no-pager --threshold={threshold} {unit}")
+    assert live.run(f"grep CapEff /proc/{live.who_runs()[live_attempt(live)][2]}/status").split()[1] == "0" * 16
 
 
 def test_what_would_take_something_from_the_engines_is_left_out(live):
@@ -74,10 +104,11 @@ def test_what_would_take_something_from_the_engines_is_left_out(live):
     table = (ROOT / "docs/security.md").read_text().split("| left out | because |", 1)[1].split("\n\n", 1)[0]
     left_out = {name for row in table.splitlines() if row.startswith("| `") for name in WORD.findall(row.split("|")[1])}
     assert {"DeviceAllow", "PrivateTmp", "MemoryDenyWriteExecute"} <= left_out
-    unit = live.run("systemctl cat cutover")
-    assert {name for name in left_out if re.search(rf"^{name}=", unit, re.MULTILINE)} == set()
-    # A setting that implies one of them would be seen here: with any DeviceAllow, nothing else can be opened.
-    assert (live.unit("DevicePolicy"), live.unit("DeviceAllow")) == ("auto", "")
+    for name in ("cutover", "cutover-attempt@x"):
+        unit = live.run(f"systemctl cat {name}")
+        assert {word for word in left_out if re.search(rf"^{word}=", unit, re.MULTILINE)} == set()
+        # A setting that implies one of them would be seen here: with any DeviceAllow, nothing else can be opened.
+        assert live.run(f"systemctl show -P DevicePolicy -P DeviceAllow {name}").split() == ["auto"]
 
 
 def test_a_router_and_its_workers_run_in_the_closed_unit(live):
@@ -142,6 +173,37 @@ def test_a_daemon_that_hangs_is_started_again_by_the_watchdog(live):
     live.run(
         "rm /etc/systemd/system/cutover.service.d/short.conf && systemctl daemon-reload && systemctl restart cutover"
     )
+
+
+def test_without_its_socket_an_engine_starts_in_the_daemons_unit_and_serves(live):
+    live.run("systemctl stop cutover-attempt.socket")
+    before = live_attempt(live)
+    live.run(f"kill -9 {live.who_runs()[before][2]}")
+    live.container.until(lambda: live.settle() and live_attempt(live) != before, BACK_S, "another attempt")
+    who = live.who_runs()
+    assert live.unit_of(who[live_attempt(live)][2]) == "system.slice/cutover.service"
+    with live.streams():
+        live.run("systemctl restart cutover")
+        live.settle()
+    assert live.who_runs() == who
+    assert live.run("systemctl is-active cutover-attempt.socket").strip() == "active"
+
+
+def test_the_timer_starts_a_daemon_that_does_not_run_and_fails_where_none_can(live):
+    live.write(f"{UNITS}/cutover-nightly.timer.d/often.conf", "[Timer]\nOnCalendar=\nOnCalendar=*:*:0/5\n")
+    live.run("systemctl stop cutover; systemctl daemon-reload; systemctl start cutover-nightly.timer")
+    live.container.until(
+        lambda: live.run("journalctl -u cutover-nightly -o cat | grep -c 'is live' || true") > "0", BACK_S, "a nudge"
+    )
+    assert live.unit("ActiveState") == "active"
+    live.write("/etc/cutover/cutover.yaml", f"{CONFIG}nonsense: 1\n")
+    live.container.ask("systemctl restart cutover")
+    failed = "systemctl show -P Result cutover-nightly.service"
+    live.container.until(lambda: live.run(failed).strip() == "exit-code", BACK_S, "the timer's unit to fail")
+    live.run("systemctl stop cutover-nightly.timer")
+    live.write("/etc/cutover/cutover.yaml", CONFIG)
+    live.run(f"rm -r {UNITS}/cutover-nightly.timer.d; systemctl daemon-reload; systemctl restart cutover")
+    live.settle()
 
 
 def test_an_upgrade_leaves_engines_and_front_door_alone_and_carries_a_rollout_on(live):
@@ -220,7 +282,12 @@ def test_a_daemon_that_is_stopped_leaves_production_and_what_is_removed_is_gone(
     code, said = live.container.ask("/opt/cutover/bin/cutover serve")
     assert (code, "run this as the daemon's user" in said) == (4, True), said
     assert live.run(f"find {STATE} /run/lock/cutover* ! -user cutover 2>/dev/null || true") == ""
-    live.run("systemctl start cutover")
+    gone = json.loads(live.cutover("uninstall --json"))
+    assert {one["id"]: one["pid"] for one in gone["still_running"]} == {name: facts[0] for name, facts in who.items()}
+    assert live.answer() == "1 answer"
+    assert live.container.ask("systemctl cat cutover")[0] != 0
+    live.cutover("install")
+    live.run("systemctl enable --now cutover")
     live.settle()
     assert live.who_runs() == who
     live.by_the_docs("Remove", live.versions[1])
