@@ -72,7 +72,20 @@ class Desk:
         require(person, "propose", "propose a topology")
         require_window(options, self.policy, self.now())
         topology = _topology(text, source)
-        profile = _profile(person, options.gates or topology.gates, source)
+        profile = profile_for(person, options.gates or topology.gates, source)
+        release, notes = self.examine(person, topology, options, profile)
+        before = self.journal.state
+        action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
+        rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
+        return Filed(rollout, self.waits_for(before, options), notes)
+
+    def examine(
+        self, person: Person, topology: Topology, options: Options, profile: tuple[Any, ...]
+    ) -> tuple[Release, tuple[str, ...]]:
+        """Freeze what somebody wants to have tried, and what there is to be said of it.
+
+        Raises what refuses it: this person may not, it is live already, preflight, or no window is long enough.
+        """
         _require_secrets_of_ours(person, topology)
         release = self.catalogue.keep(topology)
         if refusal := live_already(self.journal.state, release, force=options.force):
@@ -80,20 +93,18 @@ class Desk:
         if release.needs_admin:
             require(person, "admin", f"propose {release.id} ({'; '.join(release.needs_admin)})")
         notes = self._preflight(release, options)
-        before = self.journal.state
-        plan = make_plan(before, release, self.gpus(), self.policy, options=options, profile=profile)
+        state = self.journal.state
+        plan = make_plan(state, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Plan):  # what is refused now may fit when its turn comes: then it is said
-            require_room(options, plan, release, profile, before, self.policy)
+            require_room(options, plan, release, profile, state, self.policy, self.now().wall_s)
             notes = (*plan.notes, *self._memory(topology, plan), *notes)
-        action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
-        rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
-        return Filed(rollout, self._waits_for(before, options), notes)
+        return release, notes
 
     def plan(self, person: Person, text: str, source: str, options: Options) -> dict[str, Any]:
         """What a proposal would do, without doing it."""
         require(person, "view", "see a plan")
         topology = _topology(text, source)
-        profile = _profile(person, options.gates or topology.gates, source)
+        profile = profile_for(person, options.gates or topology.gates, source)
         _require_secrets_of_ours(person, topology)
         release = self.catalogue.keep(topology)
         if refusal := live_already(self.journal.state, release, force=options.force):
@@ -160,7 +171,7 @@ class Desk:
         require(person, "propose", "abort")
         self.rollout(rollout_id)
         sentence = f"{person.name} aborts {rollout_id}"
-        self._ask(person, "abort", key, lambda _: (act.AskAbort(rollout_id, person.name), sentence))
+        self.ask(person, "abort", key, lambda _: (act.AskAbort(rollout_id, person.name), sentence))
         return self.rollout(rollout_id)
 
     def approve(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
@@ -171,7 +182,7 @@ class Desk:
         if self.approval_by_another and rollout.asked_by == person.name:
             raise NotAllowedError(f"{person.name} proposed {rollout_id}; somebody else has to approve it")
         sentence = f"{person.name} approves {rollout_id}"
-        self._ask(person, "approve", key, lambda _: (act.Approve(rollout_id, person.name), sentence))
+        self.ask(person, "approve", key, lambda _: (act.Approve(rollout_id, person.name), sentence))
         return self.rollout(rollout_id)
 
     def withdraw(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
@@ -186,7 +197,7 @@ class Desk:
         require(person, "propose", "reorder the queue")
         self.rollout(rollout_id)
         sentence = f"{person.name} gives {rollout_id} priority {priority}"
-        self._ask(person, "reorder", None, lambda _: (act.Reorder(rollout_id, priority), sentence))
+        self.ask(person, "reorder", None, lambda _: (act.Reorder(rollout_id, priority), sentence))
         return self.rollout(rollout_id)
 
     def freeze(self, person: Person, why: str, until_wall_s: float | None = None) -> None:
@@ -194,27 +205,27 @@ class Desk:
         if until_wall_s is not None and until_wall_s <= self.now().wall_s:
             raise UsageError("--until: that time is over; give one that is to come, or a duration such as 8h")
         freeze = Freeze(person.name, why, self.now().wall_s, until_wall_s)
-        self._ask(person, "freeze", None, lambda _: (act.SetFreeze(freeze), f"{person.name} freezes: {why}"))
+        self.ask(person, "freeze", None, lambda _: (act.SetFreeze(freeze), f"{person.name} freezes: {why}"))
 
     def unfreeze(self, person: Person) -> None:
         require(person, "propose", "unfreeze")
         if self.journal.state.freeze is None:
             raise RefusedError("nothing is frozen")
-        self._ask(person, "unfreeze", None, lambda _: (act.SetFreeze(None), f"{person.name} unfreezes"))
+        self.ask(person, "unfreeze", None, lambda _: (act.SetFreeze(None), f"{person.name} unfreezes"))
 
     def cordon(self, person: Person, card: str, why: str) -> str:
         """Nobody gets this card any more; who holds it keeps it. Returns its id."""
         require(person, "approve", "cordon a GPU")
         gpu = self._card(card)
         closed = Closed(person.name, why, self.now().wall_s)
-        self._ask(person, "cordon", None, lambda _: (act.CloseCard(gpu, closed), f"{person.name} cordons {gpu}: {why}"))
+        self.ask(person, "cordon", None, lambda _: (act.CloseCard(gpu, closed), f"{person.name} cordons {gpu}: {why}"))
         return gpu
 
     def uncordon(self, person: Person, card: str) -> str:
         """Give a card back that somebody cordoned, or that is quarantined. Returns its id."""
         require(person, "approve", "give a GPU back")
         gpu = self._card(card)
-        self._ask(person, "uncordon", None, lambda _: (act.OpenCard(gpu), f"{person.name} gives {gpu} back"))
+        self.ask(person, "uncordon", None, lambda _: (act.OpenCard(gpu), f"{person.name} gives {gpu} back"))
         return gpu
 
     def _card(self, name: str) -> str:
@@ -228,7 +239,7 @@ class Desk:
     def stop(self, person: Person) -> None:
         require(person, "approve", "stop production")
         sentence = f"{person.name} takes production out of service"
-        self._ask(person, "stop", None, lambda _: (act.StandDown(person.name), sentence))
+        self.ask(person, "stop", None, lambda _: (act.StandDown(person.name), sentence))
 
     def rollout(self, rollout_id: str) -> Rollout:
         try:
@@ -244,7 +255,8 @@ class Desk:
         preflight.require_passed(report, release.id, options.overruled)
         return preflight.notes(report, options.overruled)
 
-    def _waits_for(self, before: State, options: Options) -> str:
+    def waits_for(self, before: State, options: Options) -> str:
+        """What a proposal of now waits for; empty where its turn has come."""
         schedule = self.policy.schedules.get(options.window)
         said = [opens(schedule, self.now().wall_s)] if schedule is not None else []
         if before.freeze is not None:
@@ -260,9 +272,10 @@ class Desk:
     def _file(
         self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]
     ) -> Rollout:
-        return self.rollout(self._ask(person, verb, key, make))
+        return self.rollout(self.ask(person, verb, key, make))
 
-    def _ask(self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]) -> str:
+    def ask(self, person: Person, verb: str, key: str | None, make: Callable[[State], tuple[act.Record, str]]) -> str:
+        """File a record; returns the id of what it is about. `RefusedError`: the state does not allow it."""
         try:
             about = self.journal.request(key, person.name, verb, self.now(), make)
         except IllegalMove as error:
@@ -280,7 +293,7 @@ def _require_secrets_of_ours(person: Person, topology: Topology) -> None:
         require(person, "admin", f"name an env_file outside of {SECRETS} ({topology.env_file})")
 
 
-def _profile(person: Person, name: str, source: str) -> tuple[Any, ...]:
+def profile_for(person: Person, name: str, source: str) -> tuple[Any, ...]:
     """A shipped name, or a file: relative ones are meant from the topology's own directory, never from the daemon's."""
     path = Path(name)
     if ("/" in name or path.suffix in {".yaml", ".yml"}) and not path.is_absolute():
