@@ -146,10 +146,13 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
 
 def make_app(windows: Windows) -> FastAPI:
     """The application. Errors are JSON: `{"error": sentence, "exit_code": n}` with a fitting HTTP status."""
+    from .sweep_routes import add_sweeps  # it takes what is declared here
+
     app = FastAPI(title="Cutover", version=windows.version, docs_url=None, redoc_url=None)
     _errors(app)
     _reading(app, windows)
     _asking(app, windows)
+    add_sweeps(app, windows)
     _closing(app, windows)
     _releases(app, windows)
     _tokens(app, windows)

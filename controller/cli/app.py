@@ -24,6 +24,7 @@ from . import (
     queue,
     release,
     serve,
+    sweep,
     token,
     tools,
 )
@@ -142,6 +143,7 @@ app.command(
     )
 )(bench.bench)
 app.add_typer(notify.app, name="notify")
+app.add_typer(sweep.app, name="sweep")
 app.add_typer(token.app, name="token")
 app.add_typer(release.app, name="release")
 app.add_typer(gate.app, name="gate")
