@@ -358,6 +358,10 @@ class Config(_Strict):
         return self.state_dir / "notify.json"
 
     @property
+    def reports_dir(self) -> Path:
+        return self.state_dir / "reports"
+
+    @property
     def locks_dir(self) -> Path:
         """Of the cards' locks: one place for all daemons on this box, or they would not meet."""
         return self.lock_dir or next((p for p in (Path("/run/lock"), Path("/var/lock")) if p.is_dir()), Path("/tmp"))  # noqa: S108 - only locked, never written

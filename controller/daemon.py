@@ -40,6 +40,8 @@ from .housekeeper import Housekeeper
 from .loop import Loop
 from .notify.destination import destinations
 from .notify.notifier import Notifier
+from .report.document import to_document
+from .report.keeper import ReportKeeper, Sources
 from .store.ballast import Ballast
 from .store.database import StateDirectoryLock
 from .store.journal import Journal
@@ -197,6 +199,11 @@ class Daemon:
         )
         self.loop = Loop(self.journal, self.world, policy)
         self.housekeeper = Housekeeper(config, self.journal, self.ballast, clock.now)
+        self.reports = ReportKeeper(
+            config,
+            self.journal,
+            Sources(clock.now, lambda: self.loop.seen, self._alarms, self.gates.report, self.door.log),
+        )
         self.notifier = Notifier(told, self.journal, config.told, self._alarms, clock.now)
         self.catalogue = Catalogue(config.releases_dir)
         self.tokens = Tokens(config.state_dir / "tokens.json", lambda: clock.now().wall_s)
@@ -221,7 +228,7 @@ class Daemon:
 
     def _alarms(self) -> list[str]:
         trouble = [self.loop.trouble] if self.loop.trouble else []
-        return [*trouble, *self.housekeeper.alarms, *self.notifier.alarms, *self.loop.alarms]
+        return [*trouble, *self.housekeeper.alarms, *self.notifier.alarms, *self.reports.alarms, *self.loop.alarms]
 
     def _nudge(self) -> None:
         self.loop.nudge()
@@ -239,6 +246,7 @@ class Daemon:
     def close(self) -> None:
         self.housekeeper.stop()
         self.notifier.stop()
+        self.reports.stop()
         self.prober.close()
         self.world.kv_pools.close()
         self.inventory.close()
@@ -257,6 +265,7 @@ class Daemon:
             alarms=self._alarms,
             gate_report=self.gates.report,
             inventory=self._inventory,
+            night_report=lambda night: to_document(self.reports.report(night)),
             log_path=lambda attempt_id: log_path(self.config.runs_dir / attempt_id),
             version=version("cutover"),
             tokens=self.tokens,
@@ -280,6 +289,7 @@ class Daemon:
         thread.start()
         self.housekeeper.start()
         self.notifier.start()
+        self.reports.start()
         running = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             running.add_signal_handler(number, self._stop, server)

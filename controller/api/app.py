@@ -52,6 +52,7 @@ class Windows:
     passes: Callable[[], int]  # of the loop, that have decided
     alarms: Callable[[], list[str]]
     gate_report: Callable[[str], dict[str, Any] | None]
+    night_report: Callable[[str], dict[str, Any]]  # of a night by its id, or `NotFoundError`
     inventory: Callable[[], dict[str, Any]]  # what is known of the cards, and the host's memory and disk
     log_path: Callable[[str], Path]
     version: str
@@ -151,6 +152,7 @@ def make_app(windows: Windows) -> FastAPI:
     app = FastAPI(title="Cutover", version=windows.version, docs_url=None, redoc_url=None)
     _errors(app)
     _reading(app, windows)
+    _nights(app, windows)
     _asking(app, windows)
     add_sweeps(app, windows)
     _closing(app, windows)
@@ -265,6 +267,16 @@ def _reading(app: FastAPI, windows: Windows) -> None:
         except FileNotFoundError:
             data, begin = b"", 0
         return {"schema": views.SCHEMA, "text": data.decode(errors="replace"), "next": begin + len(data)}
+
+
+def _nights(app: FastAPI, windows: Windows) -> None:
+    @app.get("/v1/nights")
+    def nights(limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:
+        return views_queue.nights(windows.journal.state, windows.config, limit)
+
+    @app.get("/v1/nights/{night_id}/report")
+    def night_report(night_id: str) -> dict[str, Any]:
+        return windows.night_report(night_id)
 
 
 def _asking(app: FastAPI, windows: Windows) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ..core.night_records import NightState
+from ..config import Config
+from ..core.night_records import Night, NightState
 from ..core.nights import expires_s, why_not_yet
 from ..core.policy import Policy
 from ..core.records import Kind, Now, Rollout, State
@@ -64,4 +65,26 @@ def _waiting(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) 
         "require_approval": options.require_approval,
         "waits_for": own or frozen or behind or "its turn",
         "note": options.note,
+    }
+
+
+def nights(state: State, config: Config, limit: int) -> dict[str, Any]:
+    """The newest openings of windows, oldest first; `page`: where the report of each lies, once it is written."""
+    known = sorted(state.nights.values(), key=lambda night: (night.opens_wall_s, night.id))
+    return {"schema": SCHEMA, "nights": [_night(night, state, config) for night in known[-limit:]]}
+
+
+def _night(night: Night, state: State, config: Config) -> dict[str, Any]:
+    page = config.reports_dir / f"{night.id}.html"
+    return {
+        "id": night.id,
+        "window": night.window,
+        "date": night.date,
+        "state": night.state.value,
+        "opens": night.opens_wall_s,
+        "closes": night.closes_wall_s,
+        "ended": night.ended_wall_s,
+        "why": night.why,
+        "rollouts": [rollout.id for rollout in state.rollouts.values() if rollout.night == night.id],
+        "page": str(page) if page.is_file() else None,
     }

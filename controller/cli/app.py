@@ -23,6 +23,7 @@ from . import (
     prune,
     queue,
     release,
+    report,
     serve,
     sweep,
     token,
@@ -111,6 +112,14 @@ app.command(epilog=examples("cutover show r0003"))(look.show)
 app.command(epilog=examples("cutover queue", "cutover queue --json | jq -r '.queue[].waits_for'"))(queue.queue)
 app.command(epilog=examples("cutover withdraw r0005"))(queue.withdraw)
 app.command(epilog=examples("cutover reorder r0005 10"))(queue.reorder)
+app.command(
+    epilog=examples(
+        "cutover report",
+        "cutover report --night 2026-11-30 --out report.html",
+        "cutover report --format markdown | mail -s 'last night' team@example.org",
+        "cutover report --json | jq -r '.headline[]'",
+    )
+)(report.report)
 app.command(epilog=examples("cutover approve r0003"))(ask.approve)
 app.command(epilog=examples("cutover abort r0003"))(ask.abort)
 app.command(epilog=examples("cutover rollback --wait"))(ask.rollback)

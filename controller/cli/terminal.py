@@ -72,6 +72,20 @@ def show(parts: Iterable[RenderableType]) -> None:
         out.print(part, soft_wrap=isinstance(part, Text))
 
 
+def plain_text(parts: Iterable[RenderableType]) -> str:
+    """The same for a file: no colours, no width."""
+    import io
+
+    from rich.console import Console
+    from rich.text import Text
+
+    file = io.StringIO()
+    out = Console(file=cast("IO[str]", _Trimmed(file)), markup=False, highlight=False, emoji=False, width=PIPED_WIDTH)
+    for part in parts:
+        out.print(part, soft_wrap=isinstance(part, Text))
+    return file.getvalue()
+
+
 def clock(wall_s: float | None) -> str:
     """Local time of day; the date too when it was not today."""
     if wall_s is None:

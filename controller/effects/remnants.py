@@ -41,7 +41,7 @@ def removals(config: Config, state: State, now_wall_s: float) -> tuple[Removal, 
     age_s = config.keep.days * DAY_S
     runs = _of_runs(config, state, Limit(age_s, int(config.keep.runs_gib * (1 << 30))), now_wall_s)
     gates = _of_gates(config, state, Limit(age_s, int(config.keep.evidence_gib * (1 << 30))), now_wall_s)
-    return (*runs, *gates, *_of_door(config, age_s, now_wall_s))
+    return (*runs, *gates, *_of_door(config, age_s, now_wall_s), *_of_reports(config, age_s, now_wall_s))
 
 
 def stray_evidence(config: Config, now_wall_s: float) -> tuple[Removal, ...]:
@@ -93,6 +93,17 @@ def _of_door(config: Config, age_s: float, now_wall_s: float) -> Iterator[Remova
             remnant = Remnant(name, found.st_size, found.st_mtime)
             for old, why in to_remove([remnant], (), Limit(age_s, 1 << 62), now_wall_s):
                 yield Removal((path,), old.size_bytes, why)
+
+
+def _of_reports(config: Config, age_s: float, now_wall_s: float) -> Iterator[Removal]:
+    """A report outlives the evidence that it names; it goes by age alone, with all of its renderings."""
+    for page in sorted(config.reports_dir.glob("*.json")):
+        with contextlib.suppress(OSError):
+            parts = tuple(p for s in ("html", "md", "json") if (p := page.with_suffix(f".{s}")).is_file())
+            found = [path.stat() for path in parts]
+            remnant = Remnant(page.stem, sum(f.st_size for f in found), max(f.st_mtime for f in found))
+            for old, why in to_remove([remnant], (), Limit(age_s, 1 << 62), now_wall_s):
+                yield Removal(parts, old.size_bytes, why)
 
 
 def _folders(parent: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..core.night_records import NightState
-from ..core.records import Kind, Rollout
+from ..core.records import Kind, Phase, Rollout
 from .headline import headline
 from .material import Material, is_for
 from .present import present
@@ -55,9 +55,17 @@ def _night(material: Material) -> NightPart:
         said=night.said,
         hours=_hours(material),
         baseline=night.baseline,
+        baseline_why=_not_measured(material),
         live_before=_live_at(material, night.opens_wall_s),
         live_after=_live_at(material, material.ends_s),
     )
+
+
+def _not_measured(material: Material) -> str:
+    rollout = material.state.rollouts.get(material.night.baseline)
+    if rollout is None or rollout.phase is Phase.MEASURED:
+        return ""
+    return rollout.why if rollout.ended_wall_s is not None else f"{rollout.id} is {rollout.phase.words}"
 
 
 def _live_at(material: Material, wall_s: float) -> str:

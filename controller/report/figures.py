@@ -79,10 +79,11 @@ def _ratio(one: Mapping[str, Any]) -> Ratio | None:
     if min(ratio, low, high) <= 0:
         return None
     higher = HIGHER_IS_BETTER[metric]
-    return Ratio(metric, SPOKEN[metric], higher, ratio, low, high, margin, _says(low, high, higher=higher))
+    return Ratio(metric, SPOKEN[metric], higher, ratio, low, high, margin, says(low, high, higher=higher))
 
 
-def _says(low: float, high: float, *, higher: bool) -> str:
+def says(low: float, high: float, *, higher: bool) -> str:
+    """Where the bounds of a ratio lie: `better`, `worse`, `no difference`."""
     if low <= 1 <= high:
         return "no difference"
     return "better" if (low > 1) == higher else "worse"

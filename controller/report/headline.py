@@ -28,6 +28,11 @@ def headline(
         said.append(f"{users.lost:,} of {counted(users.requests, 'request')} got no whole answer.")
     elif users is not None:
         said.append(f"No request was lost, of {counted(users.requests, 'request')}.")
+    if night.baseline_why:
+        said.append(
+            f"Live was not measured in this night ({night.baseline_why}): candidates are compared with what it showed "
+            "before."
+        )
     return tuple(said)
 
 

@@ -8,11 +8,13 @@ from gates.ledger.writers import escaped, markdown_table
 
 from .records import Figure, Present, QueuedPart, Ratio, Report, RolloutPart, SweepPart
 from .words import (
+    baseline_in_words,
     cell,
     change,
     clock,
     first_token,
     is_shown_as_arm,
+    label,
     moment,
     number,
     parts_in_words,
@@ -39,9 +41,10 @@ def _parts(report: Report) -> Iterator[str]:
     alone = [part for part in report.rollouts if not is_shown_as_arm(part, report)]
     if compared := [part for part in alone if part.compared]:
         yield "## Against live"
-        yield _ratios((part.id, part.release, part.compared) for part in compared)
+        yield _ratios((label(part, report), part.compared) for part in compared)
     if lines := [line for part in alone for line in _figures(part.id, part.figures)]:
         yield markdown_table(_FIGURES, lines)
+        yield escaped(baseline_in_words(report))
     for part in alone:
         if part.gates or part.dark:
             yield _details(part)
@@ -73,16 +76,12 @@ def _row(part: RolloutPart) -> list[str]:
     return [clock(part.began), escaped(part.id), escaped(part.release), outcome, escaped(part.why)]
 
 
-def _ratios(rows: Iterable[tuple[str, str, Sequence[Ratio]]]) -> str:
-    lines = [
-        [escaped(name), escaped(release), ratio.words, change(ratio), ratio.says]
-        for name, release, compared in rows
-        for ratio in compared
-    ]
-    return markdown_table(("", "release", "metric", "change (between)", ""), lines)
+def _ratios(rows: Iterable[tuple[str, Sequence[Ratio]]]) -> str:
+    lines = [[escaped(name), ratio.words, change(ratio), ratio.says] for name, compared in rows for ratio in compared]
+    return markdown_table(("", "metric", "change (between)", ""), lines)
 
 
-_FIGURES = ("", "cell", "each tok/s", "live", "together tok/s", "live", "first token", "live")
+_FIGURES = ("", "cell", "each tok/s", "baseline", "together tok/s", "baseline", "first token", "baseline")
 
 
 def _figures(name: str, figures: Sequence[Figure]) -> list[list[str]]:
@@ -120,18 +119,29 @@ def _details(part: RolloutPart) -> str:
 
 
 def _sweep(sweep: SweepPart) -> str:
-    said = sweep.why or f"{sweep.tried} of {len(sweep.arms)} arms tried so far"
-    parts = [f"## Sweep {escaped(sweep.id)} {escaped(sweep.name)}", escaped(said)]
+    parts = [f"## Sweep {escaped(sweep.id)} {escaped(sweep.name)}", _verdict(sweep)]
     lines = [
-        [str(arm.rank or ""), escaped(arm.name), escaped(arm.rollout), arm.outcome, escaped(arm.why)]
+        [
+            str(arm.rank or ""),
+            escaped(arm.name),
+            escaped(arm.rollout),
+            f"{arm.outcome}, {arm.standing}",
+            escaped(arm.why),
+        ]
         for arm in sweep.arms
     ]
-    parts.append(markdown_table(("rank", "arm", "rollout", "outcome", "why"), lines))
+    parts.append(markdown_table(("rank", "arm", "rollout", "", "why"), lines))
     if any(arm.compared for arm in sweep.arms):
-        parts.append(_ratios((arm.name, arm.release, arm.compared) for arm in sweep.arms))
+        parts.append(_ratios((arm.name, arm.compared) for arm in sweep.arms))
     if cells := [line for arm in sweep.arms for line in _figures(arm.name, arm.figures)]:
         parts.append(markdown_table(_FIGURES, cells))
     return "\n\n".join(parts)
+
+
+def _verdict(sweep: SweepPart) -> str:
+    head = f"**{escaped(sweep.pick)}**: " if sweep.pick else ""
+    follows = f"; `cutover show {plain(sweep.followed_by)}`" if sweep.followed_by else ""
+    return f"{head}{escaped(sweep.why)}{follows}"
 
 
 def _present(now: Present) -> Iterator[str]:

@@ -30,7 +30,8 @@ def to_html(report: Report) -> str:
         night=report.night,
         now=report.present,
         timeline=timeline(report),
-        charts=dots([(f"{part.id} {part.release}", part.compared) for part in alone]),
+        charts=dots([(words.label(part, report), part.compared) for part in alone]),
+        baseline=words.baseline_in_words(report),
         figures=[(part.id, one) for part in alone for one in part.figures],
         sweeps=[(sweep, dots([(arm.name, arm.compared) for arm in sweep.arms])) for sweep in report.sweeps],
         users=words.users_in_words(report.users)

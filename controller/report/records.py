@@ -140,28 +140,35 @@ class NotBegun:
 
 @dataclass(frozen=True, slots=True)
 class ArmPart:
-    """One combination of a sweep. `rank` 1 is the best; None: not ranked."""
+    """One combination of a sweep, as `core.ranking` has it: the best first. `rank` None: it has none.
+
+    The bounds of `compared` hold for all arms together, so that they are wider than those of the rollout alone.
+    """
 
     name: str
     release: str
     rollout: str
     outcome: str
     tone: str
+    standing: str  # better | no better | worse | not compared | failed | not tried | waits | runs
+    rank: int | None
     why: str
-    tonight: bool
+    night: str  # in which it was tried
     compared: tuple[Ratio, ...]
     figures: tuple[Figure, ...]
-    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPart:
+    """`left`: arms that wait or run. `pick` empty: not decided, or no arm is better; `why` says which."""
+
     id: str
     name: str
     asked_by: str
-    on_success: str
+    on_success: str  # report | ask | switch
+    against: str  # the release that figures are ratios to
     arms: tuple[ArmPart, ...]
-    tried: int
+    left: int
     decided: datetime | None
     pick: str
     why: str
@@ -235,6 +242,7 @@ class NightPart:
     said: tuple[str, ...]
     hours: tuple[datetime, ...]  # full hours of the clocks there, for an axis
     baseline: str  # the rollout that measured live, or was to
+    baseline_why: str  # why it did not; empty: it did, or nobody needed it
     live_before: str
     live_after: str
 

@@ -69,7 +69,7 @@ def outcome(rollout: Rollout, material: Material) -> str:
         case Phase.SKIPPED, Kind.MEASURE:
             return "left out"
         case Phase.SKIPPED, _:
-            yielded = any(e.action == "Yield" and e.rollout == rollout.id for e in material.entries)
+            yielded = any(e.action == "TryAgain" and e.rollout == rollout.id for e in material.entries)
             return "yielded" if yielded else "out of time" if rollout.night else "expired"
         case Phase.ABORTED, _ if material.began_s(rollout) is None:
             return "withdrawn"
@@ -107,6 +107,15 @@ def users_part(counted: Counted, material: Material, begins_s: float | None) -> 
         longest_wait_s=round(counted.longest_wait_s, 3),
         since=material.local(known) if late and known is not None else None,
     )
+
+
+def lasted(rollout: Rollout, material: Material) -> tuple[float, float]:
+    """From its turn until users are served as before, or better: the dark of a trial outlives its verdict."""
+    begin_s = material.began_s(rollout)
+    end_s = material.now.wall_s if rollout.ended_wall_s is None else rollout.ended_wall_s
+    dark = _dark(rollout, material)
+    until = dark.until.timestamp() if dark is not None and dark.until is not None else end_s
+    return rollout.created_wall_s if begin_s is None else begin_s, max(end_s, until)
 
 
 def _switched_s(rollout: Rollout, material: Material) -> float | None:

@@ -56,6 +56,19 @@ def first_token(seconds: float | None) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
+def label(part: RolloutPart, report: Report) -> str:
+    """Who is compared; and with whom, where that is not who was live before the night."""
+    other = part.compared_with not in {"", report.night.live_before}
+    return plain(f"{part.id} {part.release}" + (f", against {part.compared_with}" if other else ""))
+
+
+def baseline_in_words(report: Report) -> str:
+    """Whose figures stand beside those of candidates; empty where live was not measured."""
+    night = report.night
+    shown = next((part for part in report.rollouts if part.id == night.baseline and part.figures), None)
+    return f"baseline: what {plain(shown.release)} showed in this night ({shown.id})" if shown else ""
+
+
 def cell(figure: Figure) -> str:
     return f"{plain(figure.workload)} c{figure.concurrency}"
 

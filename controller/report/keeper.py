@@ -1,0 +1,231 @@
+"""Looks up what a report needs, makes it when somebody asks, and writes it by itself when a night is over."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from ..config import Config
+from ..core.night_records import Night, NightState
+from ..core.nights import why_not_yet
+from ..core.records import Now, State
+from ..core.retention import DAY_S
+from ..core.route import Counted
+from ..core.seen import Seen
+from ..effects.frontdoor.counted import count
+from ..errors import NotFoundError
+from ..store.journal import Entry, Journal
+from .build import build
+from .document import from_json, to_json
+from .markdown import to_markdown
+from .material import Material
+from .page import to_html
+from .present import present
+from .records import Report
+from .rollouts import lasted
+from .waits import Waits
+
+log = structlog.get_logger("report")
+
+LOOK_EVERY_S = 5.0
+DARK_PATIENCE_S = 900.0  # what a night left in the dark is usually lit again by then
+_LINES_AT_ONCE = 2000
+_AFTER_S = 3600.0  # of lines behind the end of a night: live that comes back, cards that are given back
+_QUIET_LINES = frozenset({"RecordSample", "SetRoute"})  # thousands of a night, and nothing here reads them
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the daemon's other parts stand, as far as a report asks them."""
+
+    now: Callable[[], Now]
+    seen: Callable[[], Seen | None]
+    alarms: Callable[[], list[str]]
+    gate_report: Callable[[str], Mapping[str, Any] | None]
+    door_log: Path
+
+
+class ReportKeeper:
+    """A thread of its own: the loop waits for none of this. Files lie in `reports/` of the state directory."""
+
+    def __init__(self, config: Config, journal: Journal, sources: Sources) -> None:
+        self.alarms: tuple[str, ...] = ()
+        self._config = config
+        self._policy = config.policy
+        self._journal = journal
+        self._ask = sources
+        self._waits = Waits()
+        self._written: set[str] = set()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when nothing is looked at any more; the journal may be closed then."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            try:
+                self.look()
+            except Exception:
+                # It tells what was decided; that it stumbles must not bring down who decides.
+                log.exception("reporting failed")
+            self._ending.wait(LOOK_EVERY_S)
+
+    # --- asked for ----------------------------------------------------------------------------------------------------
+
+    def report(self, night_id: str) -> Report:
+        """Of one night. One that is over is told as it was written then, with how things stand now.
+
+        Raises `NotFoundError` for a night that is not on record.
+        """
+        night = self._journal.state.nights.get(night_id)
+        if night is None:
+            raise NotFoundError(f"there is no night {night_id}: `cutover report` shows the last one")
+        kept = self._kept(night) if night.state is not NightState.OPEN else None
+        if kept is None:
+            return build(self._material(night))
+        return replace(kept, present=present(self._bare(night, self._journal.state)))
+
+    def is_written(self, night_id: str) -> bool:
+        return self._path(night_id, "json").is_file()
+
+    def _kept(self, night: Night) -> Report | None:
+        """None where none was written yet, or not by this version."""
+        try:
+            return from_json(self._path(night.id, "json").read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    # --- by itself ----------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """One round: what is waited for is noted, and nights that are over are written. Troubles are in `alarms`."""
+        state, now = self._journal.state, self._ask.now()
+        self._note_waits(state, now)
+        troubles = [trouble for night in state.nights.values() if (trouble := self._see_to(night, state, now))]
+        for trouble in troubles:
+            if trouble not in self.alarms:
+                log.warning("a report is not written", why=trouble)
+        self.alarms = tuple(troubles)
+
+    def _note_waits(self, state: State, now: Now) -> None:
+        seen = self._ask.seen()
+        for night in state.nights.values():
+            if night.state is not NightState.OPEN or seen is None or now.wall_s >= night.closes_wall_s:
+                continue
+            for rollout in state.queue:
+                if rollout.options.window != night.window:
+                    continue
+                behind = f"{state.active.id} ran" if state.active else ""
+                if why := why_not_yet(rollout, state, seen, self._policy) or behind:
+                    self._waits.note(night.id, rollout.id, why)
+
+    def _see_to(self, night: Night, state: State, now: Now) -> str:
+        """Write its report if it is time; a sentence where that cannot be done."""
+        ended_s = night.ended_wall_s
+        if night.state is NightState.OPEN or ended_s is None or night.id in self._written:
+            return ""
+        if now.wall_s - ended_s > self._config.keep.days * DAY_S or self.is_written(night.id):
+            self._written.add(night.id)
+            return ""
+        if _is_dark(night, state) and now.wall_s - ended_s < DARK_PATIENCE_S:
+            return ""
+        return self._write(night)
+
+    def _write(self, night: Night) -> str:
+        report = build(self._material(night))
+        texts = {"html": to_html(report), "md": to_markdown(report), "json": to_json(report)}
+        try:
+            self._config.reports_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
+            for suffix, text in texts.items():  # JSON last: it says that the others are there
+                _replace(self._path(night.id, suffix), text)
+        except OSError as error:
+            return (
+                f"the report of {night.id} cannot be written to {self._config.reports_dir}: {error.strerror}; "
+                f"`cutover report --night {night.id}` shows it all the same"
+            )
+        self._written.add(night.id)
+        log.info("report written", night=night.id, path=str(self._path(night.id, "html")))
+        return ""
+
+    def _path(self, night_id: str, suffix: str) -> Path:
+        return self._config.reports_dir / f"{night_id.replace('/', '_')}.{suffix}"
+
+    # --- looked up ----------------------------------------------------------------------------------------------------
+
+    def _bare(self, night: Night, state: State) -> Material:
+        return Material(
+            state=state,
+            night=night,
+            now=self._ask.now(),
+            policy=self._policy,
+            seen=self._ask.seen(),
+            waits=self._waits.of(night.id),
+            alarms=tuple(self._ask.alarms()),
+            gates_dir=str(self._config.gates_dir),
+        )
+
+    def _material(self, night: Night) -> Material:
+        bare = self._bare(night, self._journal.state)
+        bare = replace(bare, entries=self._entries(night.opens_wall_s, bare.ends_s + _AFTER_S))
+        rollouts = bare.rollouts()
+        spans = {rollout.id: lasted(rollout, bare) for rollout in rollouts}
+        until_s = max([bare.ends_s, *(end for _, end in spans.values())])
+        counted, log_since = self._counted({night.id: (night.opens_wall_s, until_s), **spans})
+        runs = [result.run for rollout in rollouts for result in rollout.gates]
+        return replace(
+            bare,
+            reports={run: self._ask.gate_report(run) for run in runs},
+            counted=counted,
+            log_since=log_since,
+        )
+
+    def _entries(self, since_s: float, until_s: float) -> tuple[Entry, ...]:
+        found: list[Entry] = []
+        after = self._journal.seq_at(since_s)
+        while lines := self._journal.entries(after, limit=_LINES_AT_ONCE):
+            within = list(takewhile(lambda line: line.wall_s <= until_s, lines))
+            found += [line for line in within if line.action not in _QUIET_LINES]
+            if len(within) < len(lines):
+                break
+            after = lines[-1].seq
+        return tuple(found)
+
+    def _counted(self, spans: Mapping[str, tuple[float, float]]) -> tuple[dict[str, Counted], float | None]:
+        """Nothing where there is no log to count in, or it cannot be read."""
+        try:
+            counts, since_s = count(self._ask.door_log, list(spans.values()))
+        except OSError as error:
+            log.warning("the front door's log cannot be read", why=str(error))
+            return {}, None
+        return (dict(zip(spans, counts, strict=True)), since_s) if since_s is not None else ({}, None)
+
+
+def _is_dark(night: Night, state: State) -> bool:
+    return any(r.night == night.id and r.dark_since_s is not None for r in state.rollouts.values())
+
+
+def _replace(path: Path, text: str) -> None:
+    """All or nothing: what is read in the morning is whole."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        with new.open("w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
