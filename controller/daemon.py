@@ -262,16 +262,16 @@ class Daemon:
             catalogue=self.catalogue,
             seen=lambda: self.loop.seen,
             why=lambda: self.loop.why,
+            passes=lambda: self.loop.passes,
             alarms=self._alarms,
             gate_report=self.gates.report,
-            inventory=self._inventory,
             night_report=lambda night: to_document(self.reports.report(night)),
+            inventory=self._inventory,
             log_path=lambda attempt_id: log_path(self.config.runs_dir / attempt_id),
             version=version("cutover"),
             tokens=self.tokens,
             door=Door(self.tokens, Failures(Clock.boot_s), self.config.api_hosts),
         )
-            passes=lambda: self.loop.passes,
 
     async def _serve(self, listeners: list[socket.socket]) -> None:
         server = uvicorn.Server(

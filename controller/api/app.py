@@ -155,11 +155,11 @@ def make_app(windows: Windows) -> FastAPI:
     _nights(app, windows)
     _asking(app, windows)
     add_sweeps(app, windows)
+    _nudging(app, windows)
     _closing(app, windows)
     _releases(app, windows)
     _tokens(app, windows)
 
-    _nudging(app, windows)
     @app.middleware("http")
     async def _admit(request: Request, call_next: Any) -> Any:
         refusal = too_large(request) or windows.door.refusal(request)
@@ -327,20 +327,6 @@ def _asking(app: FastAPI, windows: Windows) -> None:
         return answer(desk.approve(_person(request), rollout_id, key))
 
 
-def _closing(app: FastAPI, windows: Windows) -> None:
-    desk = windows.desk
-
-    @app.post("/v1/freeze")
-    def freeze(body: FreezeBody, request: Request) -> dict[str, Any]:
-        desk.freeze(_person(request), body.why, body.until)
-        return {"schema": views.SCHEMA, "sentence": "frozen: queued proposals wait, people still may roll back"}
-
-    @app.post("/v1/unfreeze")
-    def unfreeze(request: Request) -> dict[str, Any]:
-        desk.unfreeze(_person(request))
-        return {"schema": views.SCHEMA, "sentence": "the queue moves again"}
-
-    @app.post("/v1/gpus/{card}/cordon")
 def _nudging(app: FastAPI, windows: Windows) -> None:
     desk = windows.desk
 
@@ -363,6 +349,20 @@ def _nudging(app: FastAPI, windows: Windows) -> None:
         return {"schema": views.SCHEMA, "sentence": windows.why(), "windows": opening, "alarms": windows.alarms()}
 
 
+def _closing(app: FastAPI, windows: Windows) -> None:
+    desk = windows.desk
+
+    @app.post("/v1/freeze")
+    def freeze(body: FreezeBody, request: Request) -> dict[str, Any]:
+        desk.freeze(_person(request), body.why, body.until)
+        return {"schema": views.SCHEMA, "sentence": "frozen: queued proposals wait, people still may roll back"}
+
+    @app.post("/v1/unfreeze")
+    def unfreeze(request: Request) -> dict[str, Any]:
+        desk.unfreeze(_person(request))
+        return {"schema": views.SCHEMA, "sentence": "the queue moves again"}
+
+    @app.post("/v1/gpus/{card}/cordon")
     def cordon(card: str, body: WhyBody, request: Request) -> dict[str, Any]:
         gpu = desk.cordon(_person(request), card, body.why)
         return {"schema": views.SCHEMA, "gpu": gpu, "sentence": f"nobody gets {gpu} until `cutover uncordon {card}`"}

@@ -28,8 +28,8 @@ from . import (
     sweep,
     token,
     tools,
-)
     uninstall,
+)
 from .options import examples
 from .session import session_of
 
@@ -83,7 +83,6 @@ app.command(epilog=examples("cutover demo", "cutover demo --strategy swap", "cut
     tools.demo
 )
 app.command(epilog=examples("cutover serve", "cutover --config ./cutover.yaml serve"))(serve.serve)
-app.command("import", epilog=examples("cutover import ~/start.sh --port 8000 -o live.yaml"))(release.import_script)
 app.command(
     epilog=examples(
         "cutover install --dry-run",
@@ -96,6 +95,7 @@ app.command(epilog=examples("cutover uninstall --dry-run", "sudo cutover uninsta
     uninstall.uninstall
 )
 app.command(epilog=examples("cutover nudge", "cutover nudge --json | jq -r .sentence"))(nudge.nudge)
+app.command("import", epilog=examples("cutover import ~/start.sh --port 8000 -o live.yaml"))(release.import_script)
 app.command(epilog=examples("cutover plan topologies/qwen27b-tp2x2.yaml"))(ask.plan)
 app.command(
     epilog=examples(
