@@ -38,21 +38,31 @@ def require_window(options: Options, policy: Policy, now: Now) -> None:
 
 
 def require_room(
-    options: Options, plan: Plan, release: Release, profile: tuple[Mapping[str, Any], ...], state: State, policy: Policy
+    options: Options,
+    plan: Plan,
+    release: Release,
+    profile: tuple[Mapping[str, Any], ...],
+    state: State,
+    policy: Policy,
+    wall_s: float,
 ) -> None:
-    """Raises `RefusedError` for what cannot be proved and undone within its window, however early it begins."""
+    """Raises `RefusedError` for what cannot be proved and undone within its window, or by the time it was given."""
     schedule = policy.schedules.get(options.window)
-    if schedule is None:
+    there_is = [(schedule.duration_s, f"window {options.window} is open for")] if schedule else []
+    if options.finish_by_wall_s is not None:
+        there_is.append((options.finish_by_wall_s - wall_s, "until --finish-by there are"))
+    if not there_is:
         return
     tried = Rollout("", Kind.PROPOSE, release.id, "", 0.0, options=options, profile=profile)
     known = replace(state, releases={**state.releases, release.id: release})
     need = budget(tried, plan, known, policy)
-    if need.total_s > schedule.duration_s:
+    left_s, said = min(there_is)
+    if need.total_s > left_s:
         raise RefusedError(
             f"{release.id} needs about {_hours(need.total_s)} (until the cutover {_hours(need.before_s)}, bake "
-            f"{_hours(need.bake_s)}, the way back {_hours(max(need.undo_s, need.return_s))}), and window "
-            f"{options.window} is open for {_hours(schedule.duration_s)}: a longer window, a shorter --bake, or a gate "
-            "profile with shorter deadlines (what was never measured here counts as its limit)"
+            f"{_hours(need.bake_s)}, the way back {_hours(max(need.undo_s, need.return_s))}), and {said} "
+            f"{_hours(left_s)}: more time, a shorter --bake, or a gate profile with shorter deadlines (what was never "
+            "measured here counts as its limit)"
         )
 
 

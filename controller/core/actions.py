@@ -54,10 +54,11 @@ class Accept(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Yield(Record):
-    """Somebody else needs its cards: it goes, and who waits for a window waits again."""
+class TryAgain(Record):
+    """It ends by no fault of its own (`event`), and where it waited for a window it waits again, as another try."""
 
     rollout: str
+    event: Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,8 @@ def probe_wishes(state: State, policy: Policy) -> tuple[ProbeWish, ...]:
             wishes.append(ProbeWish(attempt.id, release.serves[0], pace_s, attempt.port, release.engine, attempt.id))
     if state.live is not None and state.is_served():  # else it would wait with the users, and tell nothing
         wishes.append(ProbeWish("public", state.releases[state.live.release].serves[0], every_s, None, ""))
-    if active is not None and seat is not None and any(s for s in desired_route(state, policy).preview):
+    measured = active is not None and active.kind is Kind.MEASURE  # it is asked as live already, and is not to be busy
+    if active is not None and seat is not None and not measured and desired_route(state, policy).preview:
         loading = any(a.state is not AttemptState.READY for a in state.seat_attempts(seat))
         hurried = awaited or active.phase is Phase.STARTING
         pace_s = every_s if not hurried else 1.0 if loading else AWAITED_S

@@ -27,7 +27,7 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.StandDown: rollouts.stand_down,
     act.Move: rollouts.move,
     act.Accept: nights.accept,
-    act.Yield: nights.yield_cards,
+    act.TryAgain: nights.try_again,
     act.Reorder: nights.reorder,
     act.NoteNight: nights.note_night,
     act.MeasureLive: nights.measure_live,

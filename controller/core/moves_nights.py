@@ -21,9 +21,9 @@ def accept(state: State, action: act.Accept, now: Now, why: str) -> State:
     return with_rollout(state, replace(rollout, night=action.night, until_s=action.until_s))
 
 
-def yield_cards(state: State, action: act.Yield, now: Now, why: str) -> State:
+def try_again(state: State, action: act.TryAgain, now: Now, why: str) -> State:
     """It ends, and whoever waited for a window waits again, with what is left of its patience, as a new try."""
-    rollout = advance(rollout_of(state, action.rollout), Event.YIELDED, now, why)
+    rollout = advance(rollout_of(state, action.rollout), action.event, now, why)
     state = with_rollout(state, rollout)
     if not rollout.options.window:
         return state
@@ -36,9 +36,10 @@ def yield_cards(state: State, action: act.Yield, now: Now, why: str) -> State:
         created_wall_s=rollout.created_wall_s,
         phase_since_s=now.boot_s,
         phase_boot_id=now.boot_id,
-        why=f"again, after {rollout.id} yielded: {why}",
+        why=f"{rollout.id} once more: {why}",
         options=rollout.options,
         profile=rollout.profile,
+        again_for=rollout.id,
     )
     state = _with_arm_of(replace(state, rollout_seq=number), rollout, again)
     return with_rollout(state, again)

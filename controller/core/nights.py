@@ -79,11 +79,23 @@ def _closes(night: Night, state: State, seen: Seen, policy: Policy) -> Decision 
         return None
     began = [r for r in state.rollouts.values() if r.night == night.id]
     waiting = [r for r in state.queue if r.options.window == night.window and r.kind is not Kind.MEASURE]
-    why = f"{_count(len(began), 'rollout')} began, {_count(len(waiting), 'proposal')} wait" + (
-        "s" if len(waiting) == 1 else ""
-    )
-    closed = replace(night, state=NightState.CLOSED, ended_wall_s=seen.now.wall_s, why=why)
+    waits = "waits" if len(waiting) == 1 else "wait"
+    why = f"{_count(len(began), 'rollout')} began, {_count(len(waiting), 'proposal')} {waits}"
+    said = tuple(f"{r.id} ({r.release}) did not begin: {_obstacle(r, state, seen, policy)}" for r in waiting)
+    closed = replace(night, state=NightState.CLOSED, ended_wall_s=seen.now.wall_s, why=why, said=said)
     return Decision(act.NoteNight(closed), f"window {night.window} is closed: {why}")
+
+
+def _obstacle(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> str:
+    """What was in its way when its window closed, as far as it still can be seen."""
+    if state.freeze is not None:
+        return f"frozen by {state.freeze.by} ({state.freeze.why})"
+    plan = _planned(rollout, state, seen, policy)
+    if isinstance(plan, Refusal):
+        return f"its cards are not to be had: {plan.why}"
+    if plan.strategy == Strategy.SWAP and (loud := _noise(seen, policy)):
+        return loud
+    return f"there was no time left, it needs about {_minutes(budget(rollout, plan, state, policy).total_s)}"
 
 
 def _left_of_night(night: Night, seen: Seen) -> float:
@@ -315,11 +327,24 @@ def yield_cards(state: State, seen: Seen, policy: Policy) -> Decision | None:  #
     mine = {gpu for a in state.seat_attempts(rollout.seat) for gpu in a.gpus}
     for gpu in seen.gpus:
         if gpu.id in mine and gpu.foreign:
-            return Decision(act.Yield(rollout.id), f"it yields GPU {gpu.index} to somebody else: {gpu.foreign[0]}")
+            return _yields(rollout, f"it yields GPU {gpu.index} to somebody else: {gpu.foreign[0]}")
         closed = state.closed.get(gpu.id) if gpu.id in mine else None
         if closed is not None and closed.by:
-            return Decision(act.Yield(rollout.id), f"it yields GPU {gpu.index}: {closed.word} ({closed.why})")
+            return _yields(rollout, f"it yields GPU {gpu.index}: {closed.word} ({closed.why})")
     return None
+
+
+def _yields(rollout: Rollout, why: str) -> Decision:
+    return Decision(act.TryAgain(rollout.id, Event.YIELDED), why)
+
+
+def once_more(rollout: Rollout, state: State, event: Event, why: str) -> Decision:
+    """What the host took down with it is tried once more in its window, and then no more: it may be why it went."""
+    before = state.rollouts.get(rollout.again_for)
+    tried = before is not None and before.why == why
+    if tried or not rollout.options.window or rollout.kind is not Kind.PROPOSE or rollout.phase not in BEFORE_SWITCH:
+        return move(rollout, event, why)
+    return Decision(act.TryAgain(rollout.id, event), why)
 
 
 def _minutes(seconds: float) -> str:

@@ -204,8 +204,15 @@ def gating(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
             return _run_gate(rollout, index, step, len(results) + 1)
         tried = "and asking again would not change that" if hopeless else "twice"
         return move(rollout, Event.UNDECIDED, f"gate {last.gate} could not tell, {tried}: {last.sentence}")
+    return _all_passed(rollout)
+
+
+def _all_passed(rollout: Rollout) -> Decision:
+    if rollout.kind is Kind.MEASURE:
+        last = rollout.gates[-1]
+        return move(rollout, Event.TRIED, f"gate {last.gate}: {last.verdict}, {last.sentence}")
     passed = _passed(rollout)
-    if rollout.options.trial or rollout.kind is Kind.MEASURE:
+    if rollout.options.trial:
         return move(rollout, Event.TRIED, f"passed {passed}; tried, and not switched to, as asked")
     if rollout.options.require_approval:
         return move(rollout, Event.ASK, f"passed {passed}; waits for `cutover approve {rollout.id}`")

@@ -309,6 +309,7 @@ class Rollout:
     instead_of: Seat | None = None  # the live seat that keeps dying: the daemon itself wants the target back
     before: tuple[Seat | None, Seat | None] = (None, None)  # live and previous at the moment of the cutover
     night: str = ""  # in which it began
+    again_for: str = ""  # the rollout that ended by no fault of its own, and that this one is once more
     until_s: float | None = None  # on the clock of the box: promoted, or everything as it was, by then
     gate: GateRun | None = None
     gates: tuple[GateResult, ...] = ()

@@ -11,7 +11,17 @@ from . import actions as act
 from .actions import Decision
 from .cards import Refusal
 from .desired import SWITCHED, desired_route
-from .nights import acceptance, expire, keep_to_the_time, measure_live, note_nights, thaw, why_not_yet, yield_cards
+from .nights import (
+    acceptance,
+    expire,
+    keep_to_the_time,
+    measure_live,
+    note_nights,
+    once_more,
+    thaw,
+    why_not_yet,
+    yield_cards,
+)
 from .plan import make_plan
 from .policy import Policy
 from .progress import PHASES, deadline_s
@@ -119,7 +129,7 @@ def enforce_deadline(state: State, seen: Seen, policy: Policy) -> Decision | Non
     if rollout is None:
         return None
     if rollout.phase_boot_id != seen.now.boot_id:
-        return _after_reboot(rollout)
+        return _after_reboot(rollout, state)
     spent_s = seen.now.boot_s - rollout.phase_since_s
     limit_s = deadline_s(rollout, state, policy)
     if spent_s <= limit_s:
@@ -132,7 +142,7 @@ def enforce_deadline(state: State, seen: Seen, policy: Policy) -> Decision | Non
     return move(rollout, Event.DEADLINE, f"{rollout.phase.words} took longer than {limit_s:.0f} s{detail}")
 
 
-def _after_reboot(rollout: Rollout) -> Decision:
+def _after_reboot(rollout: Rollout, state: State) -> Decision:
     """Every process of before the reboot is gone: what was being tried is over, what served comes back."""
     why = "the host was rebooted in the middle of it"
     if rollout.kind is Kind.MEASURE:
@@ -148,7 +158,7 @@ def _after_reboot(rollout: Rollout) -> Decision:
         Phase.BAKING: Event.WORSE,
         Phase.ROLLING_BACK: Event.DEADLINE,
     }[rollout.phase]
-    return move(rollout, event, why)
+    return once_more(rollout, state, event, why)
 
 
 def advance(state: State, seen: Seen, policy: Policy) -> Decision | None:

@@ -11,6 +11,7 @@ import pytest
 from fake_world import Box, FakeWorld, make_release
 
 from controller.core import actions as act
+from controller.core.desired import probe_wishes
 from controller.core.night_records import NightState
 from controller.core.nights import why_not_yet
 from controller.core.policy import Policy
@@ -92,6 +93,20 @@ def test_waits_for_its_window_and_is_live_in_the_morning(box):
     assert night.why == "1 rollout began, 0 proposals wait"
 
 
+def test_the_morning_is_told_what_was_in_the_way(box):
+    long = by_night(box, "long", bake_s=7200.0)
+    sleep_until(box, "2026-12-01T03:59")
+    loud = box.propose(make_release("loud", gpus=4), window="nightly", strategy="swap")
+    late = by_night(box, "late", bake_s=7200.0)
+    box.world.users = Users(5, 50.0)
+    sleep_until(box, "2026-12-01T06:05")
+    assert box.phase(long) is Phase.PROMOTED
+    said = box.state.nights["nightly@2026-12-01"].said
+    assert [line.split(" did not begin: ")[0].split()[0] for line in said] == [loud, late]
+    assert "5 requests of users in flight" in said[0]
+    assert "no time left, it needs about 12" in said[1]
+
+
 def test_what_asks_for_no_window_does_not_wait(box):
     by_night(box, "next")
     assert box.finish(box.propose(make_release("now"))) is Phase.PROMOTED
@@ -144,17 +159,22 @@ def test_a_window_that_nobody_ever_wanted_is_not_missed(box):
     assert box.state.nights == {}
 
 
-def test_a_reboot_in_the_night(box):
-    rollout = by_night(box, "next")
-    later = by_night(box, "later")
+def test_what_a_reboot_took_is_tried_once_more_and_no_more(box):
+    """It may be what took the host down: the second time the night goes on without it."""
+    rollout, later = by_night(box, "next"), by_night(box, "later")
     sleep_until(box, "2026-12-01T02:00")
     box.run(lambda: box.phase(rollout) is Phase.STARTING)
     box.world.reboot()
     box.world.clock_s += 60
-    box.settle()
-    assert box.phase(rollout) is Phase.FAILED
+    assert box.finish(rollout) is Phase.FAILED
+    again = next(r for r in box.state.rollouts.values() if r.again_for == rollout)
     assert box.finish(later) is Phase.PROMOTED
-    assert len(box.state.nights) == 1
+    box.run(lambda: box.phase(again.id) is Phase.STARTING)
+    box.world.boot = "boot-3"
+    box.world.processes.clear()
+    assert box.finish(again.id) is Phase.FAILED
+    assert not [r for r in box.state.rollouts.values() if r.again_for == again.id]
+    assert list(box.state.nights) == ["nightly@2026-12-01"]
 
 
 def test_expires(box):
@@ -435,6 +455,8 @@ def test_live_is_measured_by_the_way_of_candidates(box):
     sleep_until(box, "2026-12-01T02:00")
     box.run(lambda: bool(measurements(box)) and box.state.rollouts[measurements(box)[0]].gate is not None)
     box.settle_for(1)
+    # The gate forgives what candidates are probed besides, and no more: live is not probed by a third way.
+    assert {wish.target for wish in probe_wishes(box.state, POLICY)} == {"live-a-1", "public"}
     assert [s.release for s in box.world.route.preview] == [box.state.live.release]
     assert [s.release for s in box.world.route.public] == [box.state.live.release]
 
