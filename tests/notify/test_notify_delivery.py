@@ -12,6 +12,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_world import FakeWorld
@@ -112,6 +113,7 @@ def test_a_try_has_a_deadline(box, receiver):
     assert box.kept("hook")["trouble"] == "no answer within 0.7 s"
 
 
+MANUAL = Path(__file__).parents[2] / "docs" / "notifications.md"
 DAEMON = """
     import sys
     from pathlib import Path
@@ -226,6 +228,10 @@ def test_the_signature_is_of_the_body_as_it_came(box, receiver, tmp_path):
     told = hook.next()
     expected = hmac.new(b"0123456789abcdef0123", told.body, hashlib.sha256).hexdigest()
     assert told.headers["X-Cutover-Signature"] == f"sha256={expected}"
+    told_to_do: dict[str, Any] = {}  # what a reader of the manual would write
+    exec(MANUAL.read_text().split("```python")[1].split("```")[0], told_to_do)  # noqa: S102 - our own page
+    assert told_to_do["is_from_cutover"](told.body, f"sha256={expected}", "0123456789abcdef0123")
+    assert not told_to_do["is_from_cutover"](told.body + b" ", f"sha256={expected}", "0123456789abcdef0123")
     assert "Grüße" in told.json["sentence"]
 
 
