@@ -67,7 +67,9 @@ def _rollouts(report: Report) -> Iterator[Text]:
         yield Text(f"          {plain(part.why)}")
         for gate in part.gates:
             if gate.verdict != "pass":
-                told = Text.assemble(f"          {plain(gate.name)}  ", (gate.verdict, _VERDICTS.get(gate.verdict, "")))
+                told = Text.assemble(
+                    f"          {plain(gate.name)}  ", (plain(gate.verdict), _VERDICTS.get(gate.verdict, ""))
+                )
                 yield told.append(f"  {plain(gate.sentence)}")
                 if gate.evidence:
                     yield Text(f"          {plain(gate.evidence)}", style="dim")
