@@ -42,9 +42,9 @@ def take(stdin: socket.socket) -> tuple[str, dict[str, str], int]:
     """Run directory, environment and lock. Raises `OSError` and `ValueError` for what is no such message."""
     stdin.settimeout(ANSWER_S)
     waits = stdin.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    with stdin.accept()[0] if waits else stdin as connection:
-        connection.settimeout(ANSWER_S)
-        message, handles, *_ = socket.recv_fds(connection, MOST_BYTES, 1)
+    connection = stdin.accept()[0] if waits else stdin
+    connection.settimeout(ANSWER_S)
+    message, handles, *_ = socket.recv_fds(connection, MOST_BYTES, 1)
     if not message or len(handles) != 1:
         raise ValueError("nobody asks for a shim here: the daemon does, over the socket of this unit")
     request = json.loads(message)
@@ -59,13 +59,14 @@ def tell_manager(status: str) -> None:
 
 
 def main() -> NoReturn:
+    stdin = socket.socket(fileno=0)  # kept until it is replaced: its number must not be given to the next file
     try:
-        run_dir, environment, lock = take(socket.socket(fileno=0))
+        run_dir, environment, lock = take(stdin)
         words = os.open(Path(run_dir) / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except (OSError, ValueError) as error:
         sys.exit(f"no shim: {error}")
     tell_manager(run_dir)
-    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+    os.dup2(os.open("/dev/null", os.O_RDONLY), stdin.detach())
     os.dup2(words, 1)
     os.dup2(words, 2)
     os.set_inheritable(lock, True)

@@ -20,7 +20,10 @@ _POLL_S = 0.1
 
 def running(config: Config) -> list[dict[str, Any]]:
     """Who runs, the front door first: `id`, and the `pid` of its shim or of what a dead one has left."""
-    return [{"id": run_dir.name, "pid": _pid(seen)} for run_dir, seen in _alive(config)]
+    door = config.door_dir / "run"
+    return [
+        {"id": "frontdoor" if run_dir == door else run_dir.name, "pid": _pid(seen)} for run_dir, seen in _alive(config)
+    ]
 
 
 def end(config: Config) -> None:

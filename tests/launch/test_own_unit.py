@@ -95,6 +95,8 @@ def test_the_units_main_process_is_the_shim_and_the_starters_environment_the_pro
     environment = Path(f"/proc/{seen.child_pid}/environ").read_bytes()
     assert f"HOME={os.environ['HOME']}".encode() in environment
     assert b"OF_THE_MANAGER" not in environment
+    streams = [Path(f"/proc/{main}/fd/{n}").readlink() for n in range(3)]
+    assert streams == [Path("/dev/null"), run_dir / "shim.log", run_dir / "shim.log"]
     command = Path(f"/proc/{main}/cmdline").read_text()
     assert str(run_dir) in command, "a person who looks sees which one it is"
 
@@ -134,6 +136,7 @@ def test_a_front_door_takes_who_waits_at_its_listening_socket(manager, attempts)
     main = manager.serve(hand_over_listener=True)
     assert starter.wait(30) == 0
     assert observe(run_dir).identity.pid == main
+    assert Path(f"/proc/{main}/fd/0").readlink() == Path("/dev/null"), "the manager's socket is not the program's"
 
 
 @pytest.mark.parametrize("how", ["nobody listens", "no such socket", "it takes the message and does nothing"])
