@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 WIDTH = 25
+_NAMED_MAX = 4
 _STYLES = {
     "better": "green",
     "worse": "red",
@@ -34,9 +35,7 @@ def draw_sweep(sweep: Document) -> Iterator[RenderableType]:
     yield _arms(sweep)
     if any(arm["figures"] for arm in sweep["arms"]):
         yield Text(_legend(sweep), style="dim")
-    for arm in sweep["arms"]:
-        if arm["why"]:
-            yield Text(f"{arm['name']}: {arm['why']}", style=_STYLES.get(arm["standing"], ""))
+    yield from _whys(sweep["arms"])
     if sweep["waits_for"]:
         yield Text(f"the next arm waits: {sweep['waits_for']}", style="cyan")
     if sweep["followed_by"]:
@@ -91,6 +90,17 @@ def _arms(sweep: Document) -> Table:
                 cells.append(Text(interval(*_gains(figure), *scale), style=_STYLES.get(figure["standing"], "")))
         table.add_row(*cells)
     return table
+
+
+def _whys(arms: Sequence[Document]) -> Iterator[Text]:
+    """What there is to be said besides figures, once where it is the same for several."""
+    from rich.text import Text
+
+    for why in dict.fromkeys(arm["why"] for arm in arms if arm["why"]):
+        of = [arm for arm in arms if arm["why"] == why]
+        names = ", ".join(arm["name"] for arm in of[:_NAMED_MAX])
+        more = f" and {len(of) - _NAMED_MAX} more" if len(of) > _NAMED_MAX else ""
+        yield Text(f"{names}{more}: {why}", style=_STYLES.get(of[0]["standing"], ""))
 
 
 def _legend(sweep: Document) -> str:

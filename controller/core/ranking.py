@@ -33,11 +33,11 @@ class Standing(StrEnum):
     BETTER = "better"
     NO_BETTER = "no better"
     WORSE = "worse"
+    RUNS = "runs"
+    WAITS = "waits"
     NOT_COMPARED = "not compared"  # it passed, and there is nothing of live to hold it against
     FAILED = "failed"  # by a gate, or it did not come up
     NOT_TRIED = "not tried"
-    WAITS = "waits"
-    RUNS = "runs"
 
 
 _RANKED = frozenset({Standing.BETTER, Standing.NO_BETTER, Standing.WORSE})
@@ -92,7 +92,7 @@ class Ranked:
     rank: int | None
     figures: tuple[Figure, ...]
     why: str
-    tied: bool = False  # it cannot be told from the best
+    tied: bool = False  # one of several that are better than live and cannot be told from the best of them
     night: str = ""
 
 
@@ -128,7 +128,7 @@ def rank(state: State, sweep: Sweep) -> Ranking:
     ordered = sorted(arms, key=_order)  # stable: equals stay in the order of the matrix
     tied = _tied_with_best(arms)
     ranked = [
-        replace(arm, rank=position if arm.standing in _RANKED else None, tied=arm.arm in tied)
+        replace(arm, rank=position if arm.standing in _RANKED else None, tied=len(tied) > 1 and arm.arm in tied)
         for position, arm in enumerate(ordered, 1)
     ]
     pick = tied[0] if tied else ""
