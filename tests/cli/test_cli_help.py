@@ -13,7 +13,8 @@ COMMANDS = (
     "approve", "abort", "rollback", "restart", "stop", "logs", "queue", "withdraw", "reorder", "freeze", "unfreeze",
     "doctor", "release render", "release show", "release diff", "release list", "release", "gate", "gate run", "gate probe", "gate report", "gate list", "gate explain",
     "ledger", "ledger show", "ledger retract", "ledger add", "compare", "backup", "restore", "prune",
-    "sweep", "sweep run", "sweep list", "sweep show", "sweep withdraw", "notify test", "notify list", "token create", "token list", "token revoke",
+    "sweep", "sweep run", "sweep list", "sweep show", "sweep withdraw",
+    "notify test", "notify list", "token create", "token list", "token revoke",
 )  # fmt: skip
 HEAVY = ("httpx", "rich", "fastapi", "uvicorn", "jinja2", "yaml", "launch", "gates", "controller.daemon")
 
