@@ -10,7 +10,8 @@ import pytest
 
 COMMANDS = (
     "demo", "serve", "install", "uninstall", "nudge", "import", "plan", "propose", "status", "watch", "history", "show",
-    "approve", "abort", "rollback", "restart", "stop", "logs", "queue", "withdraw", "reorder", "freeze", "unfreeze",
+    "approve", "abort", "rollback", "restart", "stop", "logs", "queue", "withdraw", "reorder",
+    "report", "freeze", "unfreeze",
     "doctor", "release render", "release show", "release diff", "release list", "release", "gate", "gate run", "gate probe", "gate report", "gate list", "gate explain",
     "ledger", "ledger show", "ledger retract", "ledger add", "compare", "backup", "restore", "prune",
     "sweep", "sweep run", "sweep list", "sweep show", "sweep withdraw",

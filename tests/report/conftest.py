@@ -9,7 +9,7 @@ import pytest
 from report_kit import NightBox, busy_night, night_box
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NightBox]:
     yield from busy_night(tmp_path_factory.mktemp("night"))
 

@@ -44,7 +44,7 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def report(lived):
     return lived.report(counted=COUNTED, alarms=("gpu-3 is quarantined",))
 

@@ -24,22 +24,22 @@ _OUT_OF_ORDER_S = 60.0  # lines are in the order of their ends, but for a step o
 
 
 def count(log: Path, spans: Sequence[tuple[float, float]]) -> tuple[tuple[Counted, ...], float | None]:
-    """For each of `spans` (seconds since the epoch) what users met; and since when the log tells, None: there is none.
+    """For each of `spans` (seconds since the epoch) what users met; and since when the log tells.
 
-    Of a long time under much traffic the log keeps the newest part (docs/frontdoor.md): who shows the numbers has to
-    say since when they are.
+    That is 0 where it has everything, None where there is no log. Of a long time under much traffic only the newest
+    part is kept (docs/frontdoor.md), and who shows the numbers has to say since when they are.
     """
     counts = [Counted() for _ in spans]
     parts = [log.with_name(f"{log.name}.1"), log]
     since_s = min((begin for begin, _ in spans), default=0.0)
-    oldest = (found for part in parts if (found := _first_end_s(part)) is not None)
+    told_since_s = _first_end_s(parts[0]) if parts[0].exists() else 0.0 if log.exists() else None
     for entry in (entry for part in parts for entry in _entries(part, since_s - _OUT_OF_ORDER_S)):
         if entry.door != "public" or entry.path == "/health":
             continue
         for number, (begin, end) in enumerate(spans):
             if begin <= entry.end_s < end:
                 counts[number] = _with(counts[number], entry)
-    return tuple(counts), min(oldest, default=None)
+    return tuple(counts), told_since_s
 
 
 def _with(counted: Counted, entry: Entry) -> Counted:

@@ -93,6 +93,8 @@ def test_across_a_cut_of_the_log_and_spans_that_overlap(tmp_path):
     spans, since = count(tmp_path / "log", [(0, 100), (8, 20), (90, 100)])
     assert [one.requests for one in spans] == [4, 2, 0]
     assert since == 5.0
+    (tmp_path / "log.1").unlink()
+    assert count(tmp_path / "log", [(0, 100)]) == ((Counted(requests=2),), 0.0)
 
 
 def test_without_a_log_nobody_knows(tmp_path):
