@@ -69,6 +69,7 @@ def _checks(session: Session) -> Iterator[Check]:
 
 def _box(session: Session, config: Config) -> Iterator[Check]:
     from . import checks
+    from .check_service import service
 
     status, held, daemon = _ask_daemon(session, config)
     runs = checks.look_at_runs(config)
@@ -84,6 +85,7 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     yield checks.front_door(status)
     yield checks.live(status)
     yield checks.alarms(status)
+    yield from service(config)
     if config.notify:
         from .notify import check
 

@@ -5,19 +5,29 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import CutoverError, RefusedError
 from .options import Json
-from .service import Force, Root, User, config_of_service, listed, require_manager, systemctl, target_of
-from .session import Session, session_of
+from .service import (
+    Force,
+    Root,
+    User,
+    config_of_service,
+    listed,
+    named_config,
+    pieces_of,
+    require_manager,
+    systemctl,
+    target_of,
+)
+from .session import session_of
 
 if TYPE_CHECKING:
     from ..config import Config
-    from ..units.files import Facts, Target
+    from ..units.files import Target
     from ..units.written import Piece
 
 
@@ -35,13 +45,12 @@ def install(
     that was changed by hand is shown as a difference and left alone, with exit code 5. --dry-run needs no systemd.
     """
     session = session_of(ctx, as_json=as_json)
-    from ..units import files, manager, place, written
+    from ..units import manager, place, written
 
-    config = config_of_service(session, user=user)
-    target = target_of(root, user=user)
-    facts = _facts(session, config, target)
-    pieces = [written.piece(path, text, Path(sys.prefix)) for path, text in files.files(target, facts).items()]
-    closed = "" if user or root else place.closed_to_the_service(facts.cutover)
+    named, target = named_config(session), target_of(root, user=user)
+    config = config_of_service(named, user=user)
+    pieces = pieces_of(named, config, target)
+    closed = "" if user or root else place.closed_to_the_service(place.command())
     commands = [] if root else _commands(target, pieces)
     told = {
         "schema": 1,
@@ -69,22 +78,6 @@ def install(
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------
-
-
-def _facts(session: Session, config: Config, target: Target) -> Facts:
-    from ..units import place
-    from ..units.files import Facts
-
-    named = session.config_path or (Path(told) if (told := os.environ.get("CUTOVER_CONFIG")) else None)
-    return Facts(
-        cutover=place.command(),
-        python=place.python(),
-        own_unit=place.shim_program(),
-        writable=(config.state_dir, *([config.lock_dir] if config.lock_dir else [])),
-        config=named.resolve() if named else None,
-        windows=config.windows,
-        roots_locks=config.locks_dir if not target.user and place.is_roots_alone(config.locks_dir) else None,
-    )
 
 
 def _units(pieces: Iterable[Piece]) -> list[tuple[str, str]]:

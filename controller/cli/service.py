@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,8 @@ from .session import Session
 
 if TYPE_CHECKING:
     from ..config import Config
-    from ..units.files import Target
+    from ..units.files import Facts, Target
+    from ..units.written import Piece
 
 User = Annotated[
     bool, typer.Option("--user/--system", help="For this user's own manager, or (the default) for the box.")
@@ -26,14 +28,20 @@ Root = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Also what somebody has changed by hand.")]
 
 
-def config_of_service(session: Session, *, user: bool) -> Config:
+def named_config(session: Session) -> Path | None:
+    """The configuration that somebody named here: the unit has to name it, too."""
+    named = session.config_path or (Path(told) if (told := os.environ.get("CUTOVER_CONFIG")) else None)
+    return named.resolve() if named else None
+
+
+def config_of_service(named: Path | None, *, user: bool) -> Config:
     """As the daemon will find it: a service of the box does not look into root's home."""
     from ..config import load_config
 
-    environment = dict(os.environ)
+    environment = {**os.environ, "CUTOVER_CONFIG": ""}
     if not user:
         environment |= {"HOME": "/var/lib/cutover", "XDG_CONFIG_HOME": ""}
-    return load_config(session.config_path, environment, system=not user)
+    return load_config(named, environment, system=not user)
 
 
 def target_of(root: Path | None, *, user: bool) -> Target:
@@ -41,6 +49,29 @@ def target_of(root: Path | None, *, user: bool) -> Target:
 
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return Target(user, (root or Path("/")).resolve(), home.resolve())
+
+
+def pieces_of(named: Path | None, config: Config, target: Target) -> list[Piece]:
+    """Every file of the service as it would be written now, and what is there."""
+    from ..units import files, written
+
+    made = files.files(target, _facts(named, config, target))
+    return [written.piece(path, text, Path(sys.prefix)) for path, text in made.items()]
+
+
+def _facts(named: Path | None, config: Config, target: Target) -> Facts:
+    from ..units import place
+    from ..units.files import Facts
+
+    return Facts(
+        cutover=place.command(),
+        python=place.python(),
+        own_unit=place.shim_program(),
+        writable=(config.state_dir, *([config.lock_dir] if config.lock_dir else [])),
+        config=named,
+        windows=config.windows,
+        roots_locks=config.locks_dir if not target.user and place.is_roots_alone(config.locks_dir) else None,
+    )
 
 
 def systemctl(target: Target) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import RefusedError
 from .options import Json
-from .service import Force, Root, User, config_of_service, listed, require_manager, systemctl, target_of
+from .service import Force, Root, User, config_of_service, listed, named_config, require_manager, systemctl, target_of
 from .session import session_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def uninstall(
     session = session_of(ctx, as_json=as_json)
     from ..units import production, written
 
-    config = config_of_service(session, user=user)
+    config = config_of_service(named_config(session), user=user)
     target = target_of(root, user=user)
     found = {path: written.look(path, Path(sys.prefix)) for path in target.every()}
     there = [path for path, how in found.items() if how is not written.Found.NEW]

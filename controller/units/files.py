@@ -31,7 +31,7 @@ WITHOUT_WINDOWS = "*-*-* 02:00:00"
 # What a user's own manager cannot do, or has no need of: the daemon there has no other rights than who started it.
 _NOT_FOR_USERS = re.compile(
     r"(User|SocketUser|StateDirectory|StateDirectoryMode|RuntimeDirectory|RuntimeDirectoryMode|ConfigurationDirectory"
-    r"|OOMScoreAdjust|LimitMEMLOCK|CapabilityBoundingSet|AmbientCapabilities|NoNewPrivileges|ReadWritePaths"
+    r"|OOMScoreAdjust|LimitMEMLOCK|CapabilityBoundingSet|AmbientCapabilities|NoNewPrivileges|ReadWritePaths|InaccessiblePaths"
     r"|Lock\w+|Private\w+|Protect\w+|Restrict\w+|SystemCall\w+)="
 )
 _PLAIN = re.compile(r"/[A-Za-z0-9/._+:,=~-]*")

@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -261,3 +262,28 @@ def test_locks_of_cards_get_a_place_where_run_lock_is_roots_alone(install, image
     locks.chmod(0o1777)
     install()
     assert not (image / "etc/tmpfiles.d/cutover.conf").exists()
+
+
+def test_doctor_says_when_the_units_are_behind(install, image, config_file):
+    look = partial(_doctor, image)
+    assert look(config_file) == []
+    install()
+    [said] = look(config_file)
+    assert "cutover-attempt.socket cutover-frontdoor.socket does not listen" in said
+    sockets = image / "run/cutover-units"
+    sockets.mkdir(parents=True)
+    for name in ("attempt", "frontdoor"):
+        (sockets / f"{name}.sock").touch()
+    [said] = look(config_file)
+    assert "as `cutover install` writes them" in said
+    text = config_file.read_text()
+    config_file.write_text(f'{text}schedule: {{start: "02:00", duration: 4h, timezone: Asia/Taipei}}\n')
+    [said] = look(config_file)
+    assert said.endswith("cutover-nightly.timer")
+
+
+def _doctor(image, config_file):
+    from controller.cli.check_service import service
+    from controller.config import load_config
+
+    return [check.sentence for check in service(load_config(config_file), image)]
