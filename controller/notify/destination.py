@@ -17,6 +17,7 @@ from .address import APPRISE, WEBHOOK, webhook_url_of
 from .secret_files import FileTrouble, lines_of, secret_of
 from .target import Target
 
+MOST_LINES = 16
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 
@@ -59,6 +60,8 @@ def _by_apprise(target: Target, path: Path) -> tuple[Destination, ...]:
             "'cutover[notify]'` into the environment of the daemon, or use `webhook`, which needs nothing"
         )
     lines = lines_of(path)
+    if len(lines) > MOST_LINES:
+        raise FileTrouble(f"{path} holds {len(lines)} URLs, {MOST_LINES} are the most: each is carried by a thread")
     for number, line in enumerate(lines, 1):
         if not _URL.fullmatch(line):
             raise FileTrouble(f"{path}: URL {number} is none: expected service://…, as apprise has them")

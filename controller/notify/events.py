@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core import actions as act
 from ..core.night_records import NightState
 from ..core.records import Kind as Asked
 from ..core.records import Phase, Rollout, State
@@ -65,7 +66,7 @@ def _rollout(line: Line, state: State) -> Event | None:
     return Event(
         id=f"{rollout.id}.{rollout.phase.value}.{rollout.created_wall_s:.0f}",
         kind=kind,
-        severity=_severity(rollout, kind, yielded=line.action == "Yield"),
+        severity=_severity(rollout, kind, again=line.action == act.TryAgain.__name__ and bool(rollout.options.window)),
         sentence=sentence(_words(rollout)),
         wall_s=line.wall_s,
         rollout=rollout.id,
@@ -79,12 +80,13 @@ def _by_a_person(rollout: Rollout) -> bool:
     return rollout.phase is Phase.ABORTED and rollout.abort_by not in {None, BY}
 
 
-def _severity(rollout: Rollout, kind: Kind, *, yielded: bool) -> Severity:
+def _severity(rollout: Rollout, kind: Kind, *, again: bool) -> Severity:
+    """`again`: it is tried once more by itself."""
     if kind is Kind.ROLLBACK_FAILED:
         return Severity.CRITICAL
     if kind is Kind.ROLLED_BACK and rollout.kind is Asked.ROLLBACK:
         return Severity.INFO if rollout.instead_of is None else Severity.CRITICAL
-    is_aside = rollout.options.trial or rollout.kind is Asked.MEASURE or yielded
+    is_aside = rollout.options.trial or rollout.kind is Asked.MEASURE or again
     return Severity.INFO if kind is Kind.PROMOTED or (is_aside and kind is Kind.FAILED) else Severity.WARNING
 
 
@@ -134,12 +136,13 @@ def _card(line: Line, _: State) -> Event | None:
 
 
 _TELLERS: Mapping[str, Callable[[Line, State], Event | None]] = {
-    "Move": _rollout,
-    "CommitRollback": _rollout,
-    "Yield": _rollout,
-    "NoteNight": _night,
-    "CloseCard": _card,
+    act.Move.__name__: _rollout,
+    act.CommitRollback.__name__: _rollout,
+    act.TryAgain.__name__: _rollout,
+    act.NoteNight.__name__: _night,
+    act.CloseCard.__name__: _card,
 }
+"""Of the actions that can end a rollout or let it wait for a person, and no others: an old one is not told again."""
 
 
 def greeting(wall_s: float) -> Event:

@@ -59,8 +59,9 @@ class Outbox:
         self.cursor = start_at
         self.told_alarms: Mapping[str, str] = {}
         self._lanes = {name: Lane() for name in self._to}
-        self._read(start_at)
-        self._written_cursor = self.cursor
+        self._written_cursor = start_at
+        if not self._read(start_at):
+            self._write()  # from here on nothing is missed, also by a daemon that is killed before anything happens
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class Outbox:
         found = []
         for name, lane in self._lanes.items():
             since_s, boot_id = lane.failing_since_s, lane.failing_boot_id
-            if since_s is not None and boot_id == now.boot_id and now.boot_s - since_s >= for_s:
+            if lane.waiting and since_s is not None and boot_id == now.boot_id and now.boot_s - since_s >= for_s:
                 found.append(
                     f"notification target {name} has not been reached for {_hours(now.boot_s - since_s)}: "
                     f"{lane.trouble}; {_messages(len(lane.waiting))}; "
@@ -176,18 +177,18 @@ class Outbox:
             self._unwritten = False
             self._written_cursor = self.cursor
 
-    def _read(self, newest: int) -> None:
-        """A file that cannot be understood is as none: what it held is not told."""
+    def _read(self, newest: int) -> bool:
+        """Whether there was a file. One that cannot be understood is as none: what it held is not told."""
         found = read_outbox(self._file)
         if found is None:
-            return
+            return False
         try:
             lanes = {name: _lane(record) for name, record in found["targets"].items()}
             cursor, alarms, recent = int(found["cursor"]), dict(found["alarms"]), list(found["recent"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             log.warning("what was to be told cannot be read", file=str(self._file), why=type(error).__name__)
-            return
-        self.cursor = min(cursor, newest)  # the journal was restored from a backup that is older
+            return False
+        self.cursor = self._written_cursor = min(cursor, newest)  # the journal was restored from a backup that is older
         self.told_alarms = alarms
         self._recent.extend(recent)
         for name, lane in lanes.items():
@@ -195,6 +196,7 @@ class Outbox:
                 self._lanes[name] = lane
             elif lane.waiting:
                 log.warning("not told", target=name, messages=len(lane.waiting), why="there is no such target any more")
+        return True
 
 
 def read_outbox(file: Path) -> dict[str, Any] | None:

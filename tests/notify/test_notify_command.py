@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,8 +122,11 @@ def test_doctor_looks_at_the_targets(cutover, tmp_path):
     assert (bad["ok"], "cannot be read" in str(bad["sentence"])) == (False, True)
 
 
-def test_a_daemon_with_a_target_that_cannot_be_used_does_not_start(cutover, tmp_path):
-    code, _, err = cutover(f"notify: [{{name: ops, apprise_file: {tmp_path}/none}}]\n", "serve")
-    assert code == 2
-    assert f"notify: ops: {tmp_path}/none cannot be read: No such file or directory" in err
+def test_a_daemon_with_a_target_that_cannot_be_used_does_not_start(tmp_path):
+    file = tmp_path / "cutover.yaml"
+    file.write_text(f"state_dir: {tmp_path}/state\nnotify: [{{name: ops, apprise_file: {tmp_path}/none}}]\n")
+    words = [sys.executable, "-m", "controller", "--config", str(file), "serve"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 2
+    assert f"notify: ops: {tmp_path}/none cannot be read: No such file or directory" in done.stderr
     assert not (tmp_path / "state" / "journal.sqlite").exists()

@@ -92,6 +92,7 @@ def test_refusals(text, expected):
         (f"json://{SECRET}\n", 0o620 | 0o002, "everybody may open"),
         ("# nobody yet\n\n", 0o600, "is empty: one URL a line is expected"),
         (f"json://ok\n{SECRET}\n", 0o600, r"file: URL 2 is none: expected service://"),
+        ("json://ok\n" * 17, 0o600, "holds 17 URLs, 16 are the most"),
         (b"\xff\xfe\x00", 0o600, "is not text in UTF-8"),
         ("x" * 70_000, 0o600, "is larger than 64 KiB"),
     ],

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fake_world import Box as Played
+from fake_world import FakeWorld, make_release
 
 from controller.core import actions as act
 from controller.core.night_records import Night, NightState
+from controller.core.policy import Policy
 from controller.core.records import Closed, Kind, Options, Phase, Rollout, Seat, State
 from controller.core.table import Event as Happening
 from controller.core.takeover import BY
+from controller.loop import Loop
 from controller.notify.events import LONGEST, event_from, event_of, sentence
 from controller.notify.kinds import Severity
 from controller.notify.standing import FORGET_S, SETTLE_S, Standing
-from controller.store.journal import Line
+from controller.store.journal import Journal, Line
 
 ROLLOUT = Rollout("r0003", Kind.PROPOSE, "one@00000000", "alice", 1_790_000_000.0, why="because")
 LINE = Line(7, 1_790_000_100.0, "Move", "r0003", "because", {})
@@ -72,8 +76,37 @@ def test_what_is_not_told(changes):
     assert told(**changes) is None
 
 
-def test_a_rollout_that_yielded_to_try_again_is_no_warning():
-    assert told("Yield", phase=Phase.SKIPPED).severity is Severity.INFO
+def test_what_is_tried_again_by_itself_is_no_warning():
+    assert told("TryAgain", phase=Phase.SKIPPED, options=Options(window="nightly")).severity is Severity.INFO
+    assert told("TryAgain", phase=Phase.FAILED).severity is Severity.WARNING
+
+
+def test_every_end_of_a_played_evening_is_told(tmp_path):
+    """Whatever action leads there: by the real loop, core and journal."""
+    world, journal = FakeWorld(), Journal(tmp_path / "journal.sqlite")
+    played = Played(Loop(journal, world, Policy(bake_s=5.0)), world, journal)
+    played.finish(played.propose(make_release("one")))
+    world.verdicts["toolcalls"] = ["fail"]
+    played.finish(played.propose(make_release("two")))
+    played.finish(played.propose(make_release("three")))
+    played.finish(played.rollback())
+    played.finish(played.propose(make_release("large", gpus=9)))
+    waiting = played.propose(make_release("four"), require_approval=True)
+    played.run(lambda: played.phase(waiting) is Phase.AWAITING_APPROVAL)
+    lines = journal.lines(0)
+    events = [event for line in lines if (event := event_of(line, played.state))]
+    journal.close()
+    assert {event.rollout: str(event.kind) for event in events} == {
+        "r0001": "promoted",
+        "r0002": "failed",
+        "r0003": "promoted",
+        "r0004": "rolled_back",
+        "r0005": "failed",
+        waiting: "needs_approval",
+    }
+    assert {event.rollout: event.id.split(".")[1] for event in events} == {
+        rollout.id: rollout.phase.value for rollout in played.state.rollouts.values()
+    }
 
 
 def test_only_what_ends_or_waits_is_looked_at():
