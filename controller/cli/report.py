@@ -57,7 +57,7 @@ def report(
     client = session.client()
     found = _found(client, night, open_night=open_night)
     if len(found) > 1 and (wanted is not Format.TEXT or out is not None):
-        raise UsageError(f"--night {night}: several windows opened then, name one: {', '.join(found)}")
+        raise UsageError(f"several windows opened then, name one with --night: {', '.join(found)}")
     documents = [client.get(f"/v1/nights/{quote(name, safe='@')}/report") for name in found]
     for document in documents:
         _tell(session, document, wanted, out)

@@ -114,12 +114,12 @@ class ReportKeeper:
     def look(self) -> None:
         """One round: what is waited for is noted, and nights that are over are written. Troubles are in `alarms`."""
         state, now = self._journal.state, self._ask.now()
-        self._note_waits(state, now)
         troubles = [trouble for night in state.nights.values() if (trouble := self._see_to(night, state, now))]
         for trouble in troubles:
             if trouble not in self.alarms:
                 log.warning("a report is not written", why=trouble)
         self.alarms = tuple(troubles)
+        self._note_waits(state, now)
 
     def _note_waits(self, state: State, now: Now) -> None:
         seen = self._ask.seen()
@@ -143,7 +143,11 @@ class ReportKeeper:
             return ""
         if _is_dark(night, state) and now.wall_s - ended_s < DARK_PATIENCE_S:
             return ""
-        return self._write(night)
+        try:
+            return self._write(night)
+        except Exception:  # one night that cannot be told must not keep the others from being
+            log.exception("a report cannot be made", night=night.id)
+            return f"the report of {night.id} cannot be made: the daemon's log says why"
 
     def _write(self, night: Night) -> str:
         report = build(self._material(night))

@@ -115,7 +115,7 @@ def test_two_windows_in_one_night(cutover, daemon, tmp_path):
         code, out, err = cutover("--night", "2026-11-30", *words)
         told = out + err
         assert code == 2
-        assert f"several windows opened then, name one: {NIGHT}, early@2026-11-30" in told
+        assert f"several windows opened then, name one with --night: {NIGHT}, early@2026-11-30" in told
 
 
 @pytest.mark.parametrize(

@@ -190,3 +190,16 @@ def test_the_thread_starts_and_ends(lived, tmp_path):
     keeper.start()
     keeper.stop()
     assert lived.phase("r0005") is Phase.PROMOTED
+
+
+def test_one_night_that_cannot_be_told_keeps_no_other_from_being(lived, tmp_path):
+    keeper = keeper_of(lived, tmp_path)
+    broken = replace(lived.state.nights[NIGHT], id="broken@2026-11-29", opens_wall_s=float("nan"))
+    before = lived.journal.state
+    lived.journal.state = replace(before, nights={broken.id: broken, **before.nights})
+    try:
+        keeper.look()
+    finally:
+        lived.journal.state = before
+    assert [alarm.partition(":")[0] for alarm in keeper.alarms] == ["the report of broken@2026-11-29 cannot be made"]
+    assert f"{NIGHT}.json" in written(tmp_path)

@@ -67,6 +67,7 @@ def test_no_id_leads_out_of_its_folder(guarded, name):
             ("GET", "/v1/rollouts/{}"), ("GET", "/v1/attempts/{}/log"), ("GET", "/v1/releases/{}"),
             ("GET", "/v1/releases/{}/diff/{}"), ("POST", "/v1/rollouts/{}/abort"), ("POST", "/v1/rollouts/{}/approve"),
             ("POST", "/v1/tokens/{}/revoke"), ("POST", "/v1/gpus/{}/uncordon"), ("GET", "/v1/events?rollout={}"),
+            ("GET", "/v1/nights/{}/report"),
         ):  # fmt: skip
             answer = guarded.stage.api.request(method, path.format(spelled, spelled))
             assert answer.status_code in {200, 307, 404, 405, 409, 422}, (path, name, answer.text[:200])
