@@ -13,6 +13,8 @@ busy box that is most of what a try costs.
 from __future__ import annotations
 
 import json
+import logging
+import re
 import signal
 import ssl
 import sys
@@ -25,6 +27,7 @@ from .secret_files import FileTrouble, secret_of
 from .signature import SIGNATURE_HEADER, signature
 
 Job = Mapping[str, Any]
+_CODE = re.compile(r"error=(\d{3})\b")
 _WRONG_HOST = 62  # X509_V_ERR_HOSTNAME_MISMATCH, whose message names the host
 
 
@@ -102,8 +105,12 @@ def _by_apprise(job: Job) -> tuple[bool, str]:
     if service is None:
         return False, f"URL {job['line']} of {job['file']} is none that apprise knows, or one of its parts is missing"
     name = str(service.service_name)
-    taken = service.notify(body=job["text"], title=job["title"], notify_type=job["type"], body_format="text")
-    return bool(taken), f"taken by {name}" if taken else f"{name} did not take it"
+    with apprise.LogCapture(level=logging.WARNING) as said:  # type: ignore[no-untyped-call]
+        taken = service.notify(body=job["text"], title=job["title"], notify_type=job["type"], body_format="text")
+        code = _CODE.search(said.getvalue())  # of what plugins log only this cannot be a secret
+    if taken:
+        return True, f"taken by {name}"
+    return False, f"{name} did not take it" + (f" ({code[1]})" if code else "")
 
 
 if __name__ == "__main__":

@@ -271,7 +271,7 @@ def test_apprise_for_real(box, receiver, tmp_path):
     notifier.stop()
     assert up.got.empty()
     assert box.kept("ops")["waiting"] == []
-    assert box.kept("ops:2")["trouble"] == "JSON did not take it"
+    assert box.kept("ops:2")["trouble"] == "JSON did not take it (500)"
 
 
 def test_a_disk_that_takes_nothing_stops_nobody(box, receiver, tmp_path):
