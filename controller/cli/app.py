@@ -138,10 +138,10 @@ app.command(epilog=examples("cutover gpus", "cutover gpus --watch", "cutover gpu
 app.command(epilog=examples("cutover cordon 3 'fan is broken, part comes on Friday'"))(ask.cordon)
 app.command(epilog=examples("cutover uncordon 3"))(ask.uncordon)
 app.command(epilog=examples("cutover doctor", "cutover doctor --json", "cutover doctor --rebuild"))(doctor.doctor)
-app.command(epilog=examples("cutover backup /backup/journal.sqlite", "cutover backup nightly.sqlite --force --json"))(
+app.command(epilog=examples("cutover backup /backup/cutover.tar", "cutover backup nightly.tar --force --json"))(
     backup.backup
 )
-app.command(epilog=examples("cutover restore /backup/journal.sqlite"))(backup.restore)
+app.command(epilog=examples("cutover restore /backup/cutover.tar"))(backup.restore)
 app.command(epilog=examples("cutover prune --dry-run", "cutover prune --json | jq '.removed[].path'"))(prune.prune)
 app.command(
     epilog=examples(

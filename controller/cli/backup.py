@@ -1,10 +1,12 @@
-"""`cutover backup` and `cutover restore`: the journal as one file, and back."""
+"""`cutover backup` and `cutover restore`: what cannot be made again as one file, and back."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +18,7 @@ from .session import Session, session_of
 
 if TYPE_CHECKING:
     from ..config import Config
+    from ..store.archive import Packed
     from ..store.condition import Condition
     from ..store.copies import Numbers
 
@@ -29,17 +32,27 @@ def backup(
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy the journal into one file, as it is at one moment.
+    """Copy what cannot be made again into one file: journal, ledger, releases, reports and tokens.
 
-    Works while the daemon runs, and is checked before it gets its name. Releases and the ledger are files of their own
-    in the state directory.
+    Works while the daemon runs; journal and ledger are copied each as it is at one moment, and checked, before FILE
+    gets its name. It is a tar archive. Run directories, evidence and logs are not in it; nor is the configuration.
     """
     session = session_of(ctx, as_json=as_json)
     config = session.config()
-    from ..store.copies import backup as copy
+    from ..effects.clock import Clock
+    from ..store.archive import pack
 
-    found = copy(config.journal, file, replace=force)
-    tell(session, {"schema": 1, "file": str(file.absolute()), **_facts(found)}, f"{file}: {_words(found)}")
+    packed = pack(config.state_dir, file, Clock().now().wall_s, replace=force)
+    document = {
+        "schema": 1,
+        "file": str(file.absolute()),
+        **_facts(packed.journal),
+        "ledger": packed.ledger,
+        "releases": packed.releases,
+        "reports": packed.reports,
+        "tokens": packed.tokens,
+    }
+    tell(session, document, f"{file}: {_words(packed.journal)}; {_besides(packed)}")
 
 
 def restore(
@@ -50,31 +63,54 @@ def restore(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Put a backup of the journal in its place; the old journal is kept beside it.
+    """Put the journal of a backup in its place; the old journal is kept beside it.
 
+    Of the rest of a backup what is missing is put back, and a ledger that is damaged: what is there and sound stays.
     Refused while a daemon runs. FILE is checked first, and nothing is changed when it is damaged or of a newer version.
     What runs is not touched: the next daemon adopts what FILE knows. `cutover doctor --rebuild` is for what it does
     not know.
     """
     session = session_of(ctx, as_json=as_json)
     config = session.config()
-    from ..store import copies
+    from ..store import archive, copies
     from ..store.database import StateDirectoryLock, StoreError
 
     as_owner(config)
     lock = StateDirectoryLock(config.state_dir)
     try:
-        found = _checked(file)
-        if not force:
-            _refuse_unknown(config, found)
-        old = copies.restore(file, config.journal, numbers_below(config))
+        with _journal_in(file, config) as (journal, place):
+            found = _checked(journal, file)
+            if not force:
+                _refuse_unknown(config, found)
+            filled = archive.fill(place, config.state_dir) if place else archive.Filled((), ())
+            old = copies.restore(journal, config.journal, numbers_below(config))
     finally:
         lock.release()
     if config.journal.exists() and not (now := _look(config.journal)).usable:
         raise StoreError(f"{now.sentence}; the old one is {old}")
-    beside = f"; the old journal is {old}" if old else ""
-    document = {"schema": 1, "file": str(file.absolute()), "old": str(old) if old else None, **_facts(found)}
-    tell(session, document, f"{config.journal} is {file}: {_words(found)}{beside}")
+    document = {
+        "schema": 1,
+        "file": str(file.absolute()),
+        "old": str(old) if old else None,
+        **_facts(found),
+        "put_back": list(filled.put_back),
+        "left": list(filled.left),
+    }
+    told = [f"{config.journal} is {file}: {_words(found)}", *([f"the old journal is {old}"] if old else [])]
+    told += [f"put back: {', '.join(filled.put_back)}"] if filled.put_back else []
+    tell(session, document, "\n".join([*told, *filled.left]))
+
+
+@contextlib.contextmanager
+def _journal_in(file: Path, config: Config) -> Iterator[tuple[Path, Path | None]]:
+    """The journal of a backup, and the directory with what else is in it; earlier versions wrote the journal alone."""
+    from ..store import archive
+
+    if not archive.is_archive(file):
+        yield file, None
+        return
+    with archive.unpacked(file, config.state_dir) as place:
+        yield place / archive.JOURNAL, place
 
 
 def tell(session: Session, document: dict[str, Any], sentence: str) -> None:
@@ -112,18 +148,20 @@ def _look(file: Path) -> Condition:
     return look(file)
 
 
-def _checked(file: Path) -> Condition:
+def _checked(journal: Path, file: Path) -> Condition:
+    """`file`: as the person who asked knows it."""
     from ..errors import NotFoundError
     from ..store.condition import Kind
     from ..store.database import StoreError
 
-    found = _look(file)
+    found = _look(journal)
+    said = found.sentence.replace(str(journal), str(file))
     if found.kind is Kind.ABSENT:
         raise NotFoundError(f"there is no backup {file}")
     if found.kind is Kind.NEWER:
-        raise RefusedError(f"{found.sentence}; install that version of cutover, nothing was changed")
+        raise RefusedError(f"{said}; install that version of cutover, nothing was changed")
     if not found.usable:
-        raise StoreError(f"{found.sentence}; take another backup, nothing was changed")
+        raise StoreError(f"{said}; take another backup, nothing was changed")
     return found
 
 
@@ -151,3 +189,9 @@ def _facts(found: Condition) -> dict[str, Any]:
 def _words(found: Condition) -> str:
     facts = _facts(found)
     return f"schema {found.schema}, {found.entries} entries, live is {facts['live'] or 'nothing'}"
+
+
+def _besides(packed: Packed) -> str:
+    counted = ((packed.releases, "release"), (packed.reports, "report"))
+    parts = [f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in counted]
+    return ", ".join([*parts, "the ledger" if packed.ledger else "no ledger yet", *["tokens"] * packed.tokens])

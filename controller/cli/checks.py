@@ -21,7 +21,7 @@ from ..effects.frontdoor.binary import find_binary
 from ..effects.frontdoor.door import DoorError, DoorSettings, FrontDoor
 from ..effects.gpus import Card, Sheet, open_inventory
 from ..effects.gpus.judge import BY_MEMORY
-from ..store import condition
+from ..store import archive, condition
 from ..store.ballast import ROOM_FACTOR
 
 MIN_FREE_BYTES = 2 << 30  # a capped log takes a quarter of a GiB, and an evening starts several engines
@@ -84,6 +84,42 @@ def journal(config: Config) -> Check:
     if unwritable:
         return Check("journal", False, f"{found.sentence}, and {unwritable}", condition.READ_ONLY)
     return Check("journal", True, found.sentence)
+
+
+def ledger(config: Config) -> Check:
+    """What was measured: nothing that users see depends on it, and nothing measures it again."""
+    try:
+        size_bytes = config.ledger.stat().st_size
+    except FileNotFoundError:
+        return Check("ledger", True, "none yet")
+    except OSError as error:
+        return Check("ledger", None, f"not looked at: {config.ledger}: {error.strerror}")
+    if not os.access(config.ledger, os.R_OK):
+        return Check("ledger", None, f"not looked at: {config.ledger} belongs to another user")
+    if damage := archive.damage_of(config.ledger):
+        remedy = f"stop the daemon and `cutover restore` a backup, or `sqlite3 {config.ledger} .recover`"
+        return Check("ledger", False, f"{config.ledger} is damaged ({damage}); traffic is not touched", remedy)
+    return Check("ledger", True, f"{config.ledger} is sound, {size_bytes / (1 << 20):.1f} MiB")
+
+
+def backup(config: Config, now_wall_s: float) -> Check:
+    """A hint: a box may be backed up by other means."""
+    try:
+        if not config.journal.exists():
+            return Check("backup", True, "nothing to back up yet")
+    except OSError as error:
+        return Check("backup", None, f"not looked at: {config.state_dir}: {error.strerror}")
+    last = archive.last_backup(config.state_dir)
+    if last is None:
+        return Check("backup", None, "none was made yet", "`cutover backup FILE`, on another disk; best by cron")
+    at_s, file = last
+    days = (now_wall_s - at_s) / 86_400.0
+    said = f"the last one was made {'today' if days < 1 else f'{days:.0f} days ago'}: {file}"
+    old = days > OLD_BACKUP_DAYS
+    return Check("backup", None if old else True, said, f"`cutover backup {file} --force`" if old else "")
+
+
+OLD_BACKUP_DAYS = 30
 
 
 def haproxy(config: Config) -> Check:

@@ -68,6 +68,7 @@ def _checks(session: Session) -> Iterator[Check]:
 
 
 def _box(session: Session, config: Config) -> Iterator[Check]:
+    from ..effects.clock import Clock
     from . import checks
     from .check_service import service
 
@@ -76,6 +77,8 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     yield daemon
     yield checks.state_directory(config, status)
     yield checks.journal(config)
+    yield checks.ledger(config)
+    yield checks.backup(config, Clock().now().wall_s)
     yield checks.disk(config)
     yield checks.haproxy(config)
     yield checks.router()

@@ -34,23 +34,27 @@ def backup(journal: Path, target: Path, *, replace: bool = False) -> Condition:
     It is checked, forced to disk and only then given its name. Raises `NotFoundError` where there is no journal,
     `RefusedError` where `target` exists and may not be replaced, `StoreError` where it cannot be read or written.
     """
+    refuse_existing(journal, target, replace=replace)
+    new = target.with_name(f".{target.name}.new")
+    try:
+        with removed_if_broken(new):
+            copy_database(journal, new)
+            found = look(new)
+            if not found.usable:
+                raise StoreError(f"the journal cannot be backed up: {found.sentence}")
+            new.replace(target)
+            sync(target.parent)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{journal} could not be copied to {target}: {words(error)}") from error
+    return found
+
+
+def refuse_existing(journal: Path, target: Path, *, replace: bool) -> None:
     if not journal.exists():
         raise NotFoundError(f"there is no journal {journal}: nothing was ever proposed here")
     if target.exists() and (not replace or target.samefile(journal)):
         hint = "it is the journal itself" if target.samefile(journal) else "--force replaces it"
         raise RefusedError(f"{target} exists: name another file ({hint})")
-    new = target.with_name(f".{target.name}.new")
-    try:
-        with _removed_if_broken(new):
-            _copy(journal, new)
-            found = look(new)
-            if not found.usable:
-                raise StoreError(f"the journal cannot be backed up: {found.sentence}")
-            new.replace(target)
-            _sync(target.parent)
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{journal} could not be copied to {target}: {_words(error)}") from error
-    return found
 
 
 def restore(source: Path, journal: Path, at_least: Numbers) -> Path | None:
@@ -61,20 +65,20 @@ def restore(source: Path, journal: Path, at_least: Numbers) -> Path | None:
     """
     new = journal.with_name(f"{journal.name}.new")
     try:
-        with _removed_if_broken(new):
-            _copy(source, new)
+        with removed_if_broken(new):
+            copy_database(source, new)
             _count_on(new, at_least)
             return put_in_place(new, journal)
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{source} could not be restored to {journal}: {_words(error)}") from error
+        raise StoreError(f"{source} could not be restored to {journal}: {words(error)}") from error
 
 
 def put_in_place(new: Path, journal: Path) -> Path | None:
     """Rename `new` to the journal; the old one is kept beside. A crash in between leaves the one or the other."""
-    _sync(new)
+    sync(new)
     old = set_aside(journal)
     new.replace(journal)
-    _sync(journal.parent)
+    sync(journal.parent)
     return old
 
 
@@ -82,14 +86,14 @@ def remake(journal: Path, state: State, why: str, now: Now) -> Path | None:
     """Put a new journal that begins with `state` in the journal's place; returns where the old one lies now."""
     new = journal.with_name(f"{journal.name}.new")
     try:
-        with _removed_if_broken(new):
+        with removed_if_broken(new):
             new.unlink(missing_ok=True)
             fresh = Journal(new)
             fresh.begin_with(state, why, now)
             fresh.close()
             return put_in_place(new, journal)
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"a new journal could not be written in {journal.parent}: {_words(error)}") from error
+        raise StoreError(f"a new journal could not be written in {journal.parent}: {words(error)}") from error
 
 
 def set_aside(journal: Path) -> Path | None:
@@ -113,7 +117,7 @@ def _free_name(journal: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_database(source: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     uri = f"file:{source}?mode=ro"
@@ -123,7 +127,7 @@ def _copy(source: Path, target: Path) -> None:
     ):
         old.backup(new)
         new.execute("PRAGMA journal_mode=DELETE")  # one file that can be carried away; the daemon sets its own mode
-    _sync(target)
+    sync(target)
 
 
 def _count_on(path: Path, at_least: Numbers) -> None:
@@ -138,7 +142,7 @@ def _count_on(path: Path, at_least: Numbers) -> None:
 
 
 @contextlib.contextmanager
-def _removed_if_broken(path: Path) -> Iterator[None]:
+def removed_if_broken(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
@@ -147,7 +151,7 @@ def _removed_if_broken(path: Path) -> Iterator[None]:
         raise
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -155,5 +159,5 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _words(error: sqlite3.Error | OSError) -> str:
+def words(error: sqlite3.Error | OSError) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
