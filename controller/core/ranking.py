@@ -6,8 +6,7 @@ Hodges-Lehmann shift of the logarithms of the rounds, pooled noise, spread betwe
 
 The best of many arms looks good by chance. So here the bounds are as much wider as it takes to hold for all arms
 together (Bonferroni: O. J. Dunn, Journal of the American Statistical Association 56 (1961) 52): of eight arms that do
-not differ from live, one is then taken for better in 1 to 3 sweeps of a hundred, and in 6 to 13 without it (simulated:
-docs/sweeps.md).
+not differ from live one is then taken for better in 2 sweeps of a hundred, and in 10 without (docs/sweeps.md).
 """
 
 from __future__ import annotations

@@ -212,6 +212,22 @@ def test_an_arm_that_yields_is_tried_again_and_the_sweep_waits_for_it(box):
     assert decided(box, sweep_id).pick == "x=one"
 
 
+def test_an_arm_that_a_reboot_ended_is_tried_again(box):
+    box.world.gains = {"two": 0.3}
+    sweep_id = sweep(box, "one", "two", window="nightly")
+    sleep_until(box, "2026-12-01T02:00")
+    box.run(lambda: box.state.active is not None and box.state.active.phase is Phase.STARTING)
+    ended = box.state.active.id
+    box.world.reboot()
+    box.world.set_wall(night_time("2026-12-01T02:01"))
+    box.run(lambda: box.state.rollouts[ended].ended_wall_s is not None)
+    assert "rebooted" in box.state.rollouts[ended].why
+    done = decided(box, sweep_id)
+    assert done.pick == "x=two"
+    assert phases(box, sweep_id) == ["measured", "measured"]
+    assert len([r for r in box.state.rollouts.values() if r.options.sweep]) == 3
+
+
 def test_two_sweeps_do_not_disturb_each_other(box):
     box.world.gains = {"one": 0.3, "uno": 0.2}
     first, second = sweep(box, "one", "two"), sweep(box, "uno", "two")
