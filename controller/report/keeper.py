@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -63,6 +64,7 @@ class ReportKeeper:
         self._ask = sources
         self._waits = Waits()
         self._written: set[str] = set()
+        self._untold: dict[str, str] = {}  # nights that cannot be told, with what is said of each
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
 
@@ -138,6 +140,8 @@ class ReportKeeper:
         ended_s = night.ended_wall_s
         if night.state is NightState.OPEN or ended_s is None or night.id in self._written:
             return ""
+        if night.id in self._untold:
+            return self._untold[night.id]
         if now.wall_s - ended_s > self._config.keep.days * DAY_S or self.is_written(night.id):
             self._written.add(night.id)
             return ""
@@ -145,9 +149,10 @@ class ReportKeeper:
             return ""
         try:
             return self._write(night)
-        except Exception:  # one night that cannot be told must not keep the others from being
-            log.exception("a report cannot be made", night=night.id)
-            return f"the report of {night.id} cannot be made: the daemon's log says why"
+        except Exception:  # noqa: BLE001 - one night that cannot be told must not keep the others from being
+            log.error("a report cannot be made", night=night.id, why=traceback.format_exc(limit=-4))  # noqa: TRY400 - a night is large
+            self._untold[night.id] = f"the report of {night.id} cannot be made: the daemon's log says why"
+            return self._untold[night.id]
 
     def _write(self, night: Night) -> str:
         report = build(self._material(night))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from gates.ledger.writers import escaped, markdown_table
@@ -63,7 +64,7 @@ def _parts(report: Report) -> Iterator[str]:
         yield "## Cards"
         yield "\n".join(f"- {clock(card.at)} {escaped(card.gpu)}: {escaped(card.sentence)}" for card in report.cards)
     yield from _present(report.present)
-    yield f"`cutover report --night {plain(night.id)}` · written {moment(report.made_at)}"
+    yield f"{_code(f'cutover report --night {night.id}')} · written {moment(report.made_at)}"
 
 
 def _said(report: Report) -> Iterator[tuple[int, str]]:
@@ -109,13 +110,13 @@ def _details(part: RolloutPart) -> str:
         lines.append(f"- {escaped(gate.name)}{observing} **{escaped(gate.verdict)}**: {escaped(gate.sentence)}")
         lines += [f"  - {escaped(one.id)}: {escaped(one.sentence)}" for one in gate.findings]
         if gate.evidence:
-            lines.append(f"  - evidence: `{plain(gate.evidence)}`")
+            lines.append(f"  - evidence: {_code(gate.evidence)}")
     if part.dark:
         went = parts_in_words(part.dark.parts)
         lines.append(f"- dark {span(part.dark.seconds)}" + (f": {went}" if went else ""))
     if part.users and (part.users.held or part.users.lost):
         lines += [f"- meanwhile {escaped(sentence)}" for sentence in users_in_words(part.users)]
-    return "\n".join([*lines, f"- `{plain(part.command)}`"])
+    return "\n".join([*lines, f"- {_code(part.command)}"])
 
 
 def _sweep(sweep: SweepPart) -> str:
@@ -140,7 +141,7 @@ def _sweep(sweep: SweepPart) -> str:
 
 def _verdict(sweep: SweepPart) -> str:
     head = f"**{escaped(sweep.pick)}**: " if sweep.pick else ""
-    follows = f"; `cutover show {plain(sweep.followed_by)}`" if sweep.followed_by else ""
+    follows = f"; {_code(f'cutover show {sweep.followed_by}')}" if sweep.followed_by else ""
     return f"{head}{escaped(sweep.why)}{follows}"
 
 
@@ -162,3 +163,10 @@ def _present(now: Present) -> Iterator[str]:
 def _queued(one: QueuedPart) -> str:
     what = f"{escaped(one.id)} {escaped(one.release)} ({escaped(one.asked_by)})"
     return f"{what} waits: {escaped(one.waits_for)}"
+
+
+def _code(text: str) -> str:
+    """In a fence that is longer than any in it: nothing in there is markup, and nothing gets out."""
+    words = plain(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", words)), default=0))
+    return f"{fence} {words} {fence}" if len(fence) > 1 else f"`{words}`"

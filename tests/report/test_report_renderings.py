@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
-from report_kit import busy_night
+from fake_world import make_release
 
 from controller.cli.draw_report import draw_report
 from controller.cli.terminal import plain_text
@@ -99,36 +99,30 @@ def test_a_report_with_a_hole_names_the_place(report):
         from_document(document)
 
 
-def test_nothing_hostile_gets_through(tmp_path):
-    for box in busy_night(tmp_path, "<script>parent.owned=1</script>"):
-        report = box.report(counted=COUNTED)
-        bad = replace(
-            report,
-            headline=(HOSTILE,),
-            night=replace(report.night, why=HOSTILE, said=(HOSTILE,), window=HOSTILE),
-            rollouts=tuple(
-                replace(
-                    one,
-                    release=HOSTILE,
-                    why=HOSTILE,
-                    note=HOSTILE,
-                    asked_by=HOSTILE,
-                    gates=tuple(
-                        replace(g, name=HOSTILE, sentence=HOSTILE, verdict=HOSTILE, run=HOSTILE) for g in one.gates
-                    ),
-                )
-                for one in report.rollouts
-            ),
-            not_begun=tuple(replace(one, why=HOSTILE, release=HOSTILE) for one in report.not_begun),
-            present=replace(report.present, live=HOSTILE, alarms=(HOSTILE,), frozen=HOSTILE),
-        )
+def test_nothing_hostile_gets_through(box):
+    box.finish(box.propose(make_release("<script>parent.owned=1</script>")))
+    box.propose(make_release("<img src=x onerror=alert(1)>"), window="nightly", note=HOSTILE)
+    box.world.verdicts = {"toolcalls": ["fail"]}
+    box.until_wall(2, 30)
+    report = box.report(alarms=(HOSTILE,))
+    gates = tuple(
+        replace(one, name=HOSTILE, sentence=HOSTILE, verdict=HOSTILE, run=HOSTILE, evidence=HOSTILE)
+        for one in report.rollouts[0].gates
+    )
+    bad = replace(
+        report,
+        headline=(HOSTILE, *report.headline),
+        night=replace(report.night, why=HOSTILE, said=(HOSTILE,), window=HOSTILE, timezone=HOSTILE),
+        rollouts=(replace(report.rollouts[0], why=HOSTILE, asked_by=HOSTILE, bake=HOSTILE, gates=gates),),
+        present=replace(report.present, live_why=HOSTILE, frozen=HOSTILE, active=HOSTILE),
+    )
     page = Page(to_html(bad))
     assert {tag for tag, _ in page.tags} & {"script", "img", "iframe", "object", "form", "base"} == set()
     assert not any(key.startswith("on") for _, attributes in page.tags for key in attributes)
     assert "parent.owned=1" in page.text
     assert "7*191" in page.text
     markdown = to_markdown(bad)
-    assert "<script" not in markdown.replace("\\<script", "")
+    assert "<script" not in re.sub(r"`` .* ``", "", markdown).replace("\\<script", "")
     assert "\n# heading" not in markdown
     for rendering in (to_html(bad), markdown, plain_text(draw_report(bad))):
         assert "\x1b" not in rendering
