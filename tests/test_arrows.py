@@ -17,7 +17,9 @@ ALLOWED = {
     "controller.core": ("controller.core",),
     "controller.crashpoints": (),
     "controller.errors": (),
-    "controller.config": ("controller.core", "controller.errors", "controller.notify.target", "launch"),
+    "controller.config": (
+        "controller.core", "controller.durations", "controller.errors", "controller.notify.target", "launch",
+    ),
     "controller.notify": ("controller.core", "controller.notify", "controller.store", "controller.errors"),
     "controller.store": ("controller.core", "controller.store", "controller.errors", "controller.crashpoints"),
     "controller.effects": (

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from .desired import SWITCHED
+from .night_records import NightState
 from .policy import LAST_KNOWN_GOOD, Policy
-from .records import TERMINAL, Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
+from .records import ACTIVE, TERMINAL, Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .seats import all_ready, is_fresh
 from .seen import Life, Seen
 from .table import MOVES
@@ -33,7 +34,13 @@ def broken_steps(before: State, after: State, seen: Seen | None, policy: Policy)
     for name, rollout in after.rollouts.items():
         known = before.rollouts.get(name)
         if known is not rollout:
-            found += _rollout(known, rollout, before, after) if known else _filed(rollout, before, policy)
+            found += _rollout(known, rollout, after) if known else _filed(rollout, before, policy)
+            if known is not None and known.phase is Phase.QUEUED and rollout.phase in ACTIVE:
+                found += _begun(rollout, before, seen, policy)
+    for name, night in after.nights.items():
+        over = name in before.nights and before.nights[name].state is not NightState.OPEN
+        if over and night.state is NightState.OPEN:
+            found.append(f"night {name} happens twice")
     for name, attempt in after.attempts.items():
         old = before.attempts.get(name)
         if old is not attempt:
@@ -58,14 +65,14 @@ def _filed(rollout: Rollout, before: State, policy: Policy) -> Iterator[str]:
         yield from _taken_over(rollout, before, policy)
 
 
-def _rollout(before: Rollout, after: Rollout, old: State, new: State) -> Iterator[str]:
+def _rollout(before: Rollout, after: Rollout, new: State) -> Iterator[str]:
     if after.phase is before.phase:
         if (after.phase_since_s, after.phase_boot_id) != (before.phase_since_s, before.phase_boot_id):
             yield f"the deadline of {after.id} ({after.phase}) was restarted"
     elif after.phase not in MOVES[before.phase].values():
         yield f"rollout {after.id} went from {before.phase} to {after.phase}"
-    if (before.phase, after.phase) == (Phase.QUEUED, Phase.PREFLIGHT) and old.freeze is not None:
-        yield f"{after.id} began while {old.freeze.by} had frozen everything"
+    if before.until_s is not None and after.until_s != before.until_s:
+        yield f"the time of {after.id} was changed"
     if before.phase in TERMINAL and after.ended_wall_s != before.ended_wall_s:
         yield f"rollout {after.id} ended twice"
     if before.abort_by is not None and after.abort_by is None:
@@ -76,6 +83,24 @@ def _rollout(before: Rollout, after: Rollout, old: State, new: State) -> Iterato
         yield f"verdicts of {after.id} were changed"
     if after.phase is Phase.PROMOTED and before.phase is not Phase.PROMOTED:
         yield from _promoted(after, new)
+
+
+def _begun(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) -> Iterator[str]:
+    """Nothing but the way back begins in a freeze, outside of its window, or too late."""
+    if rollout.kind is Kind.ROLLBACK:
+        return
+    if state.freeze is not None:
+        yield f"{rollout.id} began while {state.freeze.by} had frozen everything"
+    window = policy.schedules.get(rollout.options.window)
+    if seen is None or not rollout.options.window:
+        return
+    if window is None or window.current(seen.now.wall_s) is None:
+        yield f"{rollout.id} began outside of window {rollout.options.window}"
+    elif state.nights[rollout.night].state is not NightState.OPEN:
+        yield f"{rollout.id} began in {rollout.night}, which was over"
+    expires_s = rollout.options.expires_wall_s
+    if expires_s is not None and seen.now.wall_s >= expires_s:
+        yield f"{rollout.id} began after it had expired"
 
 
 def _taken_over(rollout: Rollout, state: State, policy: Policy) -> Iterator[str]:

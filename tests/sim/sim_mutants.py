@@ -225,15 +225,58 @@ MUTANTS = (
                 "and before.phase not in ACTIVE and state.active is not None:",
                 "and before.phase not in ACTIVE and not state.rollouts:",
             ),
+            (
+                CORE + "moves_nights.py",
+                "    if state.active is not None:\n        raise",
+                "    if not state.rollouts:\n        raise",
+            ),
         ),
     ),
     _one(
         "a freeze freezes nobody",
         CORE + "rules.py",
-        "        if state.freeze is None:\n            return move(",
-        "        if state.freeze is None or state.freeze.by:\n            return move(",
+        "        if state.freeze is None and not why_not_yet(",
+        "        if not why_not_yet(",
+    ),
+    # nights
+    _one(
+        "what waits for a window does not wait",
+        CORE + "nights.py",
+        "    if options.window and night is None:\n",
+        "    if options.window and night is None and not state.nights:\n",
+    ),
+    _one(
+        "nothing that has begun keeps to its time",
+        CORE + "nights.py",
+        "    if rollout.until_s is None or",
+        "    if rollout.until_s is None or rollout.phase in BEFORE_SWITCH or",
+    ),
+    _one(
+        "a trial is switched to",
+        CORE + "progress.py",
+        "    if rollout.options.trial:\n",
+        "    if rollout.options.trial and rollout.options.require_approval:\n",
+    ),
+    _one(
+        "a night that is over is opened again",
+        CORE + "nights.py",
+        "opening.id in state.nights or _is_of_the_past",
+        "state.nights.get(opening.id, _night(opening, seen)).ended_wall_s is None and opening.id in state.nights"
+        " or _is_of_the_past",
+    ),
+    _one(
+        "what has expired begins",
+        CORE + "nights.py",
+        "        if seen.now.wall_s >= until_s:\n",
+        "        if seen.now.wall_s >= until_s + 3600.0:\n",
     ),
     # the store
+    _one(
+        "nights are kept in memory only",
+        JOURNAL,
+        '        rows += _changed("night", old.nights, state.nights, _NIGHT)\n',
+        "",
+    ),
     _one(
         "an abort is kept in memory only",
         JOURNAL,
