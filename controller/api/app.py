@@ -331,22 +331,34 @@ def _nudging(app: FastAPI, windows: Windows) -> None:
     desk = windows.desk
 
     @app.post("/v1/nudge")
-    async def nudge(request: Request) -> dict[str, Any]:
-        """Look now, and say what is waited for: answered after a pass that began after this was asked."""
+    async def nudge(request: Request, wait_s: Annotated[float, Query(ge=0, le=NUDGE_S)] = NUDGE_S) -> dict[str, Any]:
+        """Look now, and say what is waited for: answered after a pass that began after this was asked.
+
+        `looked` is false where there was none for `wait_s`.
+        """
         require(_person(request), "view", "nudge the daemon")
-        seen, left_s = windows.passes(), NUDGE_S
-        while windows.passes() < seen + 2:  # the next one to end may have begun before
-            if left_s <= 0:
-                raise CutoverError(f"the daemon's loop has ended no pass within {NUDGE_S:.0f} s: its log says why")
+        seen, left_s = windows.passes(), wait_s
+        while not (looked := windows.passes() >= seen + 2) and left_s > 0:  # the next one to end may have begun before
             desk.nudge()
             await asyncio.sleep(EVENT_POLL_S)
             left_s -= EVENT_POLL_S
+        if not looked:
+            log.warning("nudged, and the loop does not look", why=windows.why())
         wall_s = desk.now().wall_s
         opening = [
             {"window": name, "open": schedule.current(wall_s) is not None, "sentence": opens(schedule, wall_s)}
             for name, schedule in desk.policy.schedules.items()
         ]
-        return {"schema": views.SCHEMA, "sentence": windows.why(), "windows": opening, "alarms": windows.alarms()}
+        sentence = (
+            windows.why() if looked else f"the daemon's loop has ended no pass for {wait_s:.0f} s: its log says why"
+        )
+        return {
+            "schema": views.SCHEMA,
+            "looked": looked,
+            "sentence": sentence,
+            "windows": opening,
+            "alarms": windows.alarms(),
+        }
 
 
 def _closing(app: FastAPI, windows: Windows) -> None:

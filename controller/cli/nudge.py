@@ -14,12 +14,13 @@ def nudge(ctx: typer.Context, as_json: Json = False) -> None:
     """Make the daemon look now, and say what it waits for.
 
     Nothing depends on it: the daemon has its own clock. The nightly timer asks, so that a night in which no daemon runs
-    is seen as a failed unit. Exit code 0 when it answers, also with nothing to do; 1 when no daemon does.
+    is seen as a failed unit. Exit code 0 also with nothing to do; 1 when no daemon answers, or it hangs.
     """
     session = session_of(ctx, as_json=as_json)
     answer = session.client().post("/v1/nudge", keyed=False)
     if as_json:
         session.emit(answer)
-        return
-    for line in (answer["sentence"], *(w["sentence"] for w in answer["windows"]), *answer["alarms"]):
-        sys.stdout.write(f"{line}\n")
+    else:
+        for line in (answer["sentence"], *(w["sentence"] for w in answer["windows"]), *answer["alarms"]):
+            sys.stdout.write(f"{line}\n")
+    raise typer.Exit(0 if answer["looked"] else 1)

@@ -8,7 +8,7 @@ def test_it_says_what_the_daemon_waits_for(cutover, box):
     done = cutover("--config", box.config, "nudge", "--json")
     assert done.code == 0
     assert done.json["sentence"] == before, "nothing was to be done"
-    assert done.json["windows"] == []
+    assert (done.json["looked"], done.json["windows"]) == (True, [])
     assert cutover("--config", box.config, "nudge").out == f"{before}\n"
 
 
