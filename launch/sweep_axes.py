@@ -175,8 +175,10 @@ def _label(value: Any) -> str:
         return "off"
     if value is True:
         return "on"
-    text = "+".join(value) if isinstance(value, list) else value if isinstance(value, str) else ""
-    text = text.rstrip("/").rsplit("/", 1)[-1]
+    words = value if isinstance(value, list) else [value]
+    if not all(isinstance(word, str) for word in words):
+        return ""
+    text = "+".join(words).rstrip("/").rsplit("/", 1)[-1]
     return text if len(text) <= _LABEL_MAX and not set(text) & set("{},=") else ""
 
 

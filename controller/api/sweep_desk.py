@@ -117,7 +117,9 @@ class SweepDesk:
             raise NotFoundError(f"there is no sweep {sweep_id}: `cutover sweep list` lists them") from None
 
     def _examined(self, person: Person, arm: sweeps.SweepArm, options: Options, profile: tuple[Any, ...]) -> ArmSheet:
-        release, refused, notes = None, "", ()
+        release: Release | None = None
+        notes: tuple[str, ...] = ()
+        refused = ""
         try:
             release, notes = self.desk.examine(person, arm.topology, options, profile)
         except (RefusedError, LaunchError) as error:

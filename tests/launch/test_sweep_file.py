@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from launch import topology
 from launch.errors import TopologyError
@@ -209,3 +211,27 @@ def test_what_is_wrong_with_the_topology_itself_has_its_own_line():
     text = BASE.format(sweep="  a: [1]", flags="--port, 1", engine="vllm").replace("serves", "serve")
     with pytest.raises(TopologyError, match=r"s\.yaml:2: unknown key serve; did you mean serves\?"):
         parse(text, source="s.yaml")
+
+
+WORDS = st.sampled_from(["a", "fp8", "1", "0.90", "--x", "-np", "a b", "", "é", "a.b", "env.A", "x" * 70, "{", "on"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 300) | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = WORDS | st.sampled_from(
+    ["exclude", "require", "max_arms", "on_success", "model", "instances", "router", "command"]
+)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(KEYS, VALUES | st.lists(VALUES, min_size=1, max_size=4), max_size=4) | VALUES)
+def test_whatever_stands_in_a_sweep_becomes_arms_or_one_sentence(sweep):
+    text = BASE.partition("sweep:")[0].format(engine="vllm", flags='--a.b, 1, --q, "{}"')
+    try:
+        found = parse(f"{text}sweep: {json.dumps(sweep)}\n", source="s.yaml")
+    except TopologyError as refused:
+        said = str(refused)
+        assert (said[:6], said.count("\n")) == ("s.yaml", 0)
+    else:
+        assert len({arm.topology.name for arm in found.arms}) == len(found.arms)
