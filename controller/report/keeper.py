@@ -30,7 +30,7 @@ from .material import Material
 from .page import to_html
 from .present import present
 from .records import Report
-from .rollouts import lasted
+from .rollouts import first_served_s, lasted
 from .waits import Waits
 
 log = structlog.get_logger("report")
@@ -193,7 +193,10 @@ class ReportKeeper:
         rollouts = bare.rollouts()
         spans = {rollout.id: lasted(rollout, bare) for rollout in rollouts}
         until_s = max([bare.ends_s, *(end for _, end in spans.values())])
-        counted, log_since = self._counted({night.id: (night.opens_wall_s, until_s), **spans})
+        since_s = first_served_s(bare)
+        counted, log_since = self._counted(
+            {night.id: (since_s, until_s), **{name: (max(begin, since_s), end) for name, (begin, end) in spans.items()}}
+        )
         runs = [result.run for rollout in rollouts for result in rollout.gates]
         return replace(
             bare,

@@ -118,6 +118,14 @@ def lasted(rollout: Rollout, material: Material) -> tuple[float, float]:
     return rollout.created_wall_s if begin_s is None else begin_s, max(end_s, until)
 
 
+def first_served_s(material: Material) -> float:
+    """From when on users could expect an answer: the opening, or the first switch where nothing was live until then."""
+    opens_s = material.night.opens_wall_s
+    switches = [e for e in material.entries if e.action == "RecordSwitch" and e.wall_s >= opens_s]
+    first = material.state.rollouts.get(switches[0].rollout) if switches else None
+    return switches[0].wall_s if first is not None and first.before[0] is None else opens_s
+
+
 def _switched_s(rollout: Rollout, material: Material) -> float | None:
     lines = [e for e in material.entries if e.action == "RecordSwitch" and e.rollout == rollout.id]
     return lines[0].wall_s if lines else None

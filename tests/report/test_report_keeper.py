@@ -203,3 +203,15 @@ def test_one_night_that_cannot_be_told_keeps_no_other_from_being(lived, tmp_path
         lived.journal.state = before
     assert [alarm.partition(":")[0] for alarm in keeper.alarms] == ["the report of broken@2026-11-29 cannot be made"]
     assert f"{NIGHT}.json" in written(tmp_path)
+
+
+def test_before_anything_was_live_nobody_is_lost(box, tmp_path):
+    box.until_wall(2, 5)
+    box.finish(box.propose(make_release("first")))
+    with (tmp_path / "engine.log").open("w") as log:
+        log.write(log_line(taipei(2, 4).timestamp(), status=503, end="LR", attempt="-", slot_attempt="-"))
+        log.write(log_line(taipei(2, 30).timestamp()))
+    box.until_wall(3)
+    users = keeper_of(box, tmp_path).report(NIGHT).users
+    assert users is not None
+    assert (users.requests, users.lost) == (1, 0)
