@@ -43,7 +43,8 @@ def service(config: Config, root: Path | None = None) -> Iterator[Check]:
     if closed:
         names = " ".join(f"cutover-{name}.socket" for name in closed)
         words = f"{names} does not listen: what starts next does so in the daemon's own unit"
-        yield Check(_NAME, None, words, f"`systemctl start {names}`")
+        unless = ", which systemd refuses the front door's until that door has ended" if _SOCKETS[1] in closed else ""
+        yield Check(_NAME, None, words, f"`systemctl start {names}`{unless}")
     if not behind and not closed:
         yield Check(_NAME, True, f"{unit} and what belongs to it are as `cutover install` writes them")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,16 +42,15 @@ def uninstall(
     found = {path: written.look(path, Path(sys.prefix)) for path in target.every()}
     there = [path for path, how in found.items() if how is not written.Found.NEW]
     changed = [path for path in there if found[path] is written.Found.CHANGED]
-    commands = [] if root else _undoing(target)
+    alive = [] if root else production.running(config)
+    door_stays = not stop_everything and any(one["id"] == production.DOOR for one in alive)
+    commands = [] if root else _undoing(target, door_stays=door_stays)
     if not dry_run:
         if root is None:
             require_manager(target)
         if changed and not force:
             raise RefusedError(f"changed by hand: {listed(changed)}; nothing was removed (--force removes them, too)")
-        _run_undoing(commands, there)
-    alive = [] if root else production.running(config)
-    if stop_everything and not dry_run and root is None:
-        production.end(config)
+        _undo(commands, there, lambda: production.end(config) if stop_everything and root is None else None)
     told = {
         "schema": 1,
         "dry_run": dry_run,
@@ -72,20 +72,25 @@ def _drop_ins(target: Target) -> list[Path]:
     return sorted(target.units.glob("cutover*.d"))
 
 
-def _undoing(target: Target) -> list[list[str]]:
+def _undoing(target: Target, *, door_stays: bool) -> list[list[str]]:
+    """A door that goes on keeps its socket: systemd would not open it again for the daemon that is installed next."""
+    door = [] if door_stays else ["cutover-frontdoor.socket"]
     return [
         [*systemctl(target), "disable", "--now", "cutover-nightly.timer"],
         [*systemctl(target), "disable", "--now", "cutover.service"],
-        [*systemctl(target), "stop", "cutover-nightly.service", "cutover-attempt.socket", "cutover-frontdoor.socket"],
+        [*systemctl(target), "stop", "cutover-nightly.service", "cutover-attempt.socket", *door],
         [*systemctl(target), "daemon-reload"],
     ]
 
 
-def _run_undoing(commands: list[list[str]], files: list[Path]) -> None:
+def _undo(commands: list[list[str]], files: list[Path], end_production: Callable[[], None]) -> None:
     """What systemd knows nothing of is no failure: half an installation has to go, too."""
     from ..units import manager
 
-    for command in commands[:-1]:
+    for command in commands[:2]:  # nobody starts anything again from here on
+        manager.ask(command)
+    end_production()
+    for command in commands[2:-1]:
         manager.ask(command)
     for path in files:
         path.unlink(missing_ok=True)

@@ -16,14 +16,13 @@ from ..errors import CutoverError
 
 _PATIENCE_S = 30.0  # beyond the grace that each was promised
 _POLL_S = 0.1
+DOOR = "frontdoor"
 
 
 def running(config: Config) -> list[dict[str, Any]]:
     """Who runs, the front door first: `id`, and the `pid` of its shim or of what a dead one has left."""
     door = config.door_dir / "run"
-    return [
-        {"id": "frontdoor" if run_dir == door else run_dir.name, "pid": _pid(seen)} for run_dir, seen in _alive(config)
-    ]
+    return [{"id": DOOR if run_dir == door else run_dir.name, "pid": _pid(seen)} for run_dir, seen in _alive(config)]
 
 
 def end(config: Config) -> None:

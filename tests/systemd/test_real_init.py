@@ -294,6 +294,8 @@ def test_a_daemon_that_is_stopped_leaves_production_and_what_is_removed_is_gone(
     live.run("systemctl enable --now cutover")
     live.settle()
     assert live.who_runs() == who
+    sockets = live.run("systemctl is-active cutover-attempt.socket cutover-frontdoor.socket")
+    assert sockets.split() == ["active", "active"]
     live.by_the_docs("Remove", live.versions[1])
     assert live.who_runs() == {}
     assert live.run("find /proc -maxdepth 1 -user cutover") == ""
