@@ -143,6 +143,11 @@ def _sleep_or_off(value: object) -> object:
     raise ValueError("expected `off`, or a mapping such as `{level: 1, deadline_s: 60, leftover_mib: 3072}`")
 
 
+def _auto_or_off(value: object) -> object:
+    """YAML 1.1 reads an unquoted `off` as false."""
+    return "off" if value is False else value
+
+
 class Watch(_Strict):
     probe_fresh_s: Seconds = 15.0
     silent_s: Seconds = 60.0
@@ -248,6 +253,7 @@ class Config(_Strict):
     extra_paths: list[str] = []  # "POST /v1/audio/speech"
     tls_cert: AbsolutePath | None = None  # of the public address: certificate, chain and key in one PEM
     api_keys_file: AbsolutePath | None = None  # one key a line; the public address serves nobody without one
+    engine_keys: Annotated[Literal["auto", "off"], BeforeValidator(_auto_or_off)] = "auto"  # those that can want one
     inner: Loopback = "127.0.0.1:8008"  # with either: the same door without them, for the daemon's own probes
     hold_s: Annotated[float, Field(gt=0, le=1800, allow_inf_nan=False)] = 60.0  # while nothing can serve
     hold_max: Annotated[int, Field(ge=0, le=4096)] = 256  # requests that wait; 0: nobody does

@@ -19,6 +19,7 @@ import uvicorn
 
 from launch.attempts import Status, log_path, observe
 from launch.compat import Box
+from launch.engine_key import new_key
 
 from .api.admission import Door
 from .api.app import Windows, make_app
@@ -158,6 +159,14 @@ class Daemon:
         self.ballast = Ballast(config.state_dir / "ballast", config.ballast_mib << 20)
         self.journal = Journal(config.journal, self.ballast)
         clock = Clock()
+        self.processes = Processes(
+            config.runs_dir,
+            config.releases_dir,
+            policy.port_block,
+            config.locks_dir,
+            attempt_units,
+            lambda: self.door.engine_key if config.engine_keys == "auto" else None,
+        )
         self.door = FrontDoor(
             DoorSettings(
                 directory=config.door_dir,
@@ -174,16 +183,15 @@ class Daemon:
                 extra_paths=tuple(_method_and_path(text) for text in config.extra_paths),
             ),
             units and units / "frontdoor.sock",
+            self._choose_key,
         )
         self.inventory = open_inventory(config.gpus, in_a_hurry=True)
         self.gates = GateRunner(config.gates_dir, manager=attempt_units)
-        self.prober = Prober(config.own_way_in, config.preview, self._pids_of, self._nudge)
+        self.prober = Prober(config.own_way_in, config.preview, self._pids_of, self._nudge, key_of=self._key_of)
         self.world = RealWorld(
             config,
             clock=clock,
-            processes=Processes(
-                config.runs_dir, config.releases_dir, policy.port_block, config.locks_dir, attempt_units
-            ),
+            processes=self.processes,
             door=self.door,
             gates=self.gates,
             gpus=self.inventory,
@@ -221,6 +229,13 @@ class Daemon:
 
     def _pids_of(self, attempt_id: str) -> tuple[int, ...]:
         return self.world.pids_of(attempt_id)
+
+    def _choose_key(self) -> str | None:
+        """For a front door that is started: engines outlive it, and go on wanting the key that they were told."""
+        return self.processes.living_key() or (new_key() if self.config.engine_keys == "auto" else None)
+
+    def _key_of(self, attempt_id: str | None) -> str | None:
+        return self.door.engine_key if attempt_id is None else self.processes.key_of(attempt_id)
 
     def _inventory(self) -> dict[str, Any]:
         self.inventory.nudge()  # who looks once will look again

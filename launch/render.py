@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from launch.engine_key import KEY
 from launch.engines import base
 from launch.engines.base import Expand, Word, engine
 from launch.errors import TopologyError
@@ -56,6 +57,7 @@ def _engine_script(topology: Topology, name: str, instance: Instance, command: S
         ["readonly HOST PORT CUDA_VISIBLE_DEVICES  # a secrets file cannot move the server"],
         _secrets(topology),
         exports,
+        _key(kind, topology, instance),
         execution,
     )
 
@@ -137,6 +139,13 @@ def _secrets(topology: Topology) -> list[str]:
         f"source {quoted(topology.env_file)}",
         "set +a",
     ]
+
+
+def _key(kind: base.Engine, topology: Topology, instance: Instance) -> list[str]:
+    """Whoever starts the attempt asks it too: a key of the file's would be one that nobody else brings."""
+    names = kind.key_variables(topology.flags) or ()
+    at_risk = [n for n in names if topology.env_file is not None or n in {**topology.env, **instance.env}]
+    return [f"[[ -z ${{{KEY}-}} ]] || export {name}=${KEY}  # that everybody of ours brings" for name in at_risk]
 
 
 def _exports(environment: Mapping[str, Word]) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gates.contract import Deployment, GateRequest, Verdict, VerdictKind, broken, parse_verdict
 from launch import attempts as launched
 from launch.attempts import AttemptSpec, Status
+from launch.engine_key import KEY
 from launch.errors import LaunchError
 
 from ..core.actions import Outcome
@@ -36,6 +37,8 @@ class GateOrder:
     candidate: Deployment | None = None
     live: Deployment | None = None
     ledger: Path | None = None
+    key: str | None = field(default=None, repr=False)
+    """What the front door's own ways in and the engines want; told in the gate's environment alone."""
 
 
 class GateRunner:
@@ -56,6 +59,7 @@ class GateRunner:
             gate=gate,
             endpoint=order.endpoint,
             model=order.model,
+            api_key_env=KEY if order.key is not None else None,
             profile=dict(order.step.get("settings", {})),
             capability=dict(order.capability),
             baseline=order.baseline,
@@ -78,6 +82,7 @@ class GateRunner:
                     attempt_id=run,
                     run_dir=run_dir,
                     argv=tuple(str(word) for word in command),
+                    environment={KEY: order.key} if order.key is not None else {},
                     stdin=request_file,
                     stdout=run_dir / "verdict.json",
                     deadline_s=deadline_s + self._slack_s,

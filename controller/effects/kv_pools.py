@@ -8,19 +8,18 @@ from pathlib import Path
 
 import structlog
 
-from gates.endpoint import Endpoint
-from gates.wire import parse_location
+from launch.engine_key import read_key
 from launch.engines.base import Engine, PoolMetric, engine
 from launch.kv_pool import tokens_in_log, tokens_on_page
 
 from ..core.records import Attempt, State
 from ..core.seen import PoolSeen
 from ..core.verify import is_due
+from .engine_pages import metrics_page
 
 log = structlog.get_logger("kv-pools")
 
 _PAGE_TIMEOUT_S = 2.0
-_MAX_PAGE_BYTES = 16 * 1024 * 1024
 
 
 class KvPools:
@@ -57,16 +56,11 @@ def read_pool(kind: Engine, run_dir: Path, port: int) -> PoolSeen:
     """From the log, else from the metrics of the engine that listens on this port of the loopback address."""
     if kind.kv_pool_log is not None and (tokens := tokens_in_log(run_dir, kind.kv_pool_log)) is not None:
         return PoolSeen(tokens, "its log")
-    if (tokens := _from_page(port, kind.kv_pool_metrics)) is not None:
+    if (tokens := _from_page(port, read_key(run_dir), kind.kv_pool_metrics)) is not None:
         return PoolSeen(tokens, "its metrics")
     return PoolSeen(None, "neither its log nor its metrics say so")
 
 
-def _from_page(port: int, metrics: tuple[PoolMetric, ...]) -> int | None:
-    if not metrics:
-        return None
-    target, path = parse_location(f"http://127.0.0.1:{port}/metrics")
-    answer = Endpoint(target).get(path, timeout_s=_PAGE_TIMEOUT_S, limit_bytes=_MAX_PAGE_BYTES)
-    if answer.status != 200 or answer.failure is not None:
-        return None
-    return tokens_on_page(answer.body.decode("utf-8", "replace"), metrics)
+def _from_page(port: int, key: str | None, metrics: tuple[PoolMetric, ...]) -> int | None:
+    page = metrics_page(port, key, _PAGE_TIMEOUT_S) if metrics else None
+    return None if page is None else tokens_on_page(page, metrics)

@@ -16,13 +16,14 @@ from statistics import median
 import structlog
 
 from gates.contract import sendable
-from gates.counters import Counters, read_counters
+from gates.counters import Counters
 from gates.health import Probe, probe
 from launch.attempts import listening_pids
 
 from ..core.desired import ProbeWish
 from ..core.seen import ProbeSeen
 from .clock import Clock
+from .engine_pages import counters_of
 
 log = structlog.get_logger("prober")
 
@@ -57,7 +58,8 @@ class _Target:
 class Prober:
     """`wish` says who is to be probed; `results` is what is known. `on_change` is called when an outcome turns.
 
-    `clock`: seconds since boot; probes are due and dated by it.
+    `clock`: seconds since boot; probes are due and dated by it. `key_of`: the key that an attempt's engine wants, or,
+    asked for None, the one that the front door's own ways in want; None where they want none.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class Prober:
         on_change: Callable[[], None] = lambda: None,
         timeout_s: float = _TIMEOUT_S,
         clock: Callable[[], float] = Clock.boot_s,
+        key_of: Callable[[str | None], str | None] = lambda _: None,
     ) -> None:
+        self._key_of = key_of
         self._doors = {"public": f"http://{public}", "preview": f"http://{preview}"}
         self._pids_of = pids_of
         self._on_change = on_change
@@ -144,7 +148,7 @@ class Prober:
         try:
             result = self._ask(wish)
             if wish.port is not None:
-                counters = read_counters(f"http://127.0.0.1:{wish.port}/metrics", timeout_s=_COUNTERS_TIMEOUT_S)
+                counters = counters_of(wish.port, self._key_of(wish.attempt), _COUNTERS_TIMEOUT_S)
         except Exception as error:
             # A probe that breaks is a failed probe, not a dead prober.
             log.exception("the probe broke", target=wish.target)
@@ -152,23 +156,27 @@ class Prober:
         self._keep(target, result, counters, started_s)
 
     def _count(self, target: _Target) -> None:
+        wish = target.wish
+        if wish.port is None:
+            return
         try:
-            counters = read_counters(f"http://127.0.0.1:{target.wish.port}/metrics", timeout_s=_COUNTERS_TIMEOUT_S)
+            counters = counters_of(wish.port, self._key_of(wish.attempt), _COUNTERS_TIMEOUT_S)
         except Exception:
-            log.exception("the counters cannot be read", target=target.wish.target)
+            log.exception("the counters cannot be read", target=wish.target)
             return
         with self._lock:
             _note(target, counters, self._clock())
 
     def _ask(self, wish: ProbeWish) -> Probe:
+        key = self._key_of(wish.attempt)
         if wish.port is None:
-            return probe(self._doors[wish.target], wish.model, timeout_s=self._timeout_s)
+            return probe(self._doors[wish.target], wish.model, timeout_s=self._timeout_s, api_key=key)
         if wish.attempt is not None:
             # Identity before readiness: an orphan of yesterday on the same port answers 200 too (llama-swap#100).
             listening = set(listening_pids(wish.port))
             if listening and not listening & set(self._pids_of(wish.attempt)):
                 return Probe(ok=False, layer="identity", sentence=f"port {wish.port} is held by pid {min(listening)}")
-        return probe(f"http://127.0.0.1:{wish.port}", wish.model, timeout_s=self._timeout_s)
+        return probe(f"http://127.0.0.1:{wish.port}", wish.model, timeout_s=self._timeout_s, api_key=key)
 
     def _keep(self, target: _Target, result: Probe, counters: Counters | None, started_s: float) -> None:
         now_s = self._clock()

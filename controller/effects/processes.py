@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from launch import attempts as launched
 from launch.attempts import AttemptSpec, Status
+from launch.engine_key import given_key, read_key
 from launch.errors import LaunchError
 from launch.ports import first_in_use, holder_of
 from launch.release import Release as LaunchedRelease
@@ -34,11 +35,21 @@ HOST = "127.0.0.1"  # engines are reached through the front door only
 class Processes:
     """Run directories lie under `runs/<attempt id>`; their layout is described in `docs/processes.md`."""
 
-    def __init__(self, runs: Path, releases: Path, port_block: int, locks: Path, manager: Path | None = None) -> None:
+    def __init__(
+        self,
+        runs: Path,
+        releases: Path,
+        port_block: int,
+        locks: Path,
+        manager: Path | None = None,
+        engine_key: Callable[[], str | None] = lambda: None,
+    ) -> None:
         """`locks`: directory of the lock files of cards, the same for every daemon on this box.
 
-        `manager`: socket of a service manager that gives each attempt a unit of its own.
+        `manager`: socket of a service manager that gives each attempt a unit of its own. `engine_key`: asked at every
+        start, for the key that an engine has to want of its clients.
         """
+        self._engine_key = engine_key
         self.locks = locks
         self.manager = manager
         self.runs = runs
@@ -83,11 +94,23 @@ class Processes:
                 "CUTOVER_PORT_FIRST": str(attempt.port + 1),
                 "CUTOVER_PORT_LAST": str(attempt.port + self.port_block - 1),
                 "CUTOVER_WORKERS": " ".join(f"http://{HOST}:{port}" for port in attempt.workers),
+                **given_key(frozen.topology, attempt.instance, self._engine_key()),
             },
             grace_s=release.stop_grace_s,
             locks=tuple(self.locks / f"cutover-{gpu}.lock" for gpu in attempt.gpus if is_real(gpu)),
             manager=self.manager,
         )
+
+    def key_of(self, attempt_id: str) -> str | None:
+        """What the attempt's engine wants of its clients; None where it wants nothing."""
+        return read_key(self.run_dir(attempt_id))
+
+    def living_key(self) -> str | None:
+        """The key that engines want which run now: a front door that is started anew has to bring it to them."""
+        folders = sorted(self.runs.iterdir()) if self.runs.is_dir() else []
+        keys = ((folder, read_key(folder)) for folder in folders if folder.is_dir())
+        living = {Status.RUNNING, Status.STRAYS}
+        return next((key for folder, key in keys if key and launched.observe(folder).status in living), None)
 
     def look(self, attempt: Attempt) -> tuple[ProcessSeen, tuple[int, ...]]:
         """What is left of the attempt, and the pids of all its processes."""

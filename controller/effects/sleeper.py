@@ -16,6 +16,7 @@ import structlog
 from gates.contract import sendable
 from launch import lending
 from launch.attempts import listening_pids
+from launch.engine_key import read_key
 from launch.engines.sleeping import Call, Sleeping
 from launch.errors import LaunchError
 from launch.release import load_release
@@ -113,7 +114,9 @@ class Sleeper:
         self._refuse_stranger(attempt)
         # Proxies and certificates are for the world outside, and reading the latter takes longer than the asking.
         address = f"http://{HOST}:{attempt.port}"
-        with httpx.Client(base_url=address, trust_env=False, verify=False) as engine:  # noqa: S501 - plain HTTP
+        key = read_key(self._run_dir(attempt.id))
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=address, headers=headers, trust_env=False, verify=False) as engine:  # noqa: S501 - plain HTTP
             asleep = _is_asleep(engine, how)
             if asleep is None and again:
                 raise SleepError("it was asked before, and its engine cannot tell what came of it")

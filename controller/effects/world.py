@@ -185,6 +185,7 @@ class RealWorld:
             candidate=self.deployments.of(state, seat),
             live=self.deployments.of(state, compared) if compared is not None else None,
             ledger=self.config.ledger,
+            key=self.door.engine_key,
         )
         return self.gates.start(action.run, action.gate, order)
 

@@ -227,7 +227,8 @@ class _Bench:
             self.notes += [f"{workload.name}: {sentence}" for sentence in dict.fromkeys(lost)]
             problem = workload.impossible(self.facts.context_tokens)
             for rung in sorted({*(rungs if asked else auto), *also.get(workload.name, ())}):
-                cell = CellRun(workload, rung, EngineWatch(pages, settings.quiet_s), problem)
+                watch = EngineWatch(pages, settings.quiet_s, self._subject.endpoint.api_key)
+                cell = CellRun(workload, rung, watch, problem)
                 cell.impossible = cell.over = problem is not None
                 self.cells.append(cell)
 

@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gates.counters import Counters, read_counters
+from gates.counters import Counters, parse_counters
 from gates.endpoint import Endpoint
 from gates.throughput.records import Figure
 from gates.wire import parse_location
 
 _PAGE_TIMEOUT_S: Final = 5.0
+_MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
 _SETTLE_S: Final = 3.0
 """So long the engine may take to count what it has just finished."""
 _POLL_S: Final = 0.05
@@ -143,21 +144,32 @@ class _Pages:
         if (self.silent and not given) or timeout_s <= 0:
             return ()
         urls = tuple(given) or (f"{self.endpoint.target.base}/metrics",)
-        return urls if read_pages(urls, timeout_s=timeout_s) is not None else ()
+        return urls if read_pages(urls, self.endpoint.api_key, timeout_s=timeout_s) is not None else ()
 
     def _timeout_s(self) -> float:
         return min(_PAGE_TIMEOUT_S, self.ends_at_s - time.monotonic())
 
 
-def read_pages(urls: Sequence[str], *, timeout_s: float) -> Counters | None:
-    """The counters of all `urls` together; None when one of them cannot be read: a sum without it would be wrong."""
+def read_pages(urls: Sequence[str], key: str | None, *, timeout_s: float) -> Counters | None:
+    """The counters of all `urls` together; None when one of them cannot be read: a sum without it would be wrong.
+
+    `key`: the endpoint's, which some engines want for their metrics as well.
+    """
     pages: list[Counters] = []
     for url in urls:
-        page = read_counters(url, timeout_s=timeout_s)
+        page = _read_page(url, key, timeout_s)
         if page is None:
             return None
         pages.append(page)
     return together(pages) if pages else None
+
+
+def _read_page(url: str, key: str | None, timeout_s: float) -> Counters | None:
+    target, path = parse_location(url)
+    exchange = Endpoint(target, key).get(path, timeout_s=timeout_s, limit_bytes=_MAX_PAGE_BYTES)
+    if exchange.status != 200 or exchange.failure is not None:
+        return None
+    return parse_counters(exchange.body.decode("utf-8", errors="replace"))
 
 
 def together(pages: Sequence[Counters]) -> Counters:
@@ -194,6 +206,7 @@ class EngineWatch:
 
     pages: tuple[str, ...] = ()
     quiet_s: float = 10.0
+    key: str | None = field(default=None, repr=False)
     tally: Tally = field(default_factory=Tally)
     problem: str | None = None
     """Whose load it was beside ours, and how that is known."""
@@ -210,10 +223,10 @@ class EngineWatch:
         if not self.pages:
             return
         quiet_by_s = min(time.monotonic() + self.quiet_s, ends_at_s)
-        self._before = await _read(self.pages)
+        self._before = await _read(self.pages, self.key)
         while (busy := _busy(self._before)) and time.monotonic() < quiet_by_s:
             await asyncio.sleep(_POLL_S * 4)
-            self._before = await _read(self.pages)
+            self._before = await _read(self.pages, self.key)
         self._opened_s = time.monotonic()
         if busy:
             whose = "of somebody else, or given up by us," if abandoned else "of somebody else"
@@ -231,10 +244,10 @@ class EngineWatch:
             return
         span_s = time.monotonic() - self._opened_s
         settled_by_s = time.monotonic() + (_SETTLE_S if self._patient else 0.0)
-        after = await _read(self.pages)
+        after = await _read(self.pages, self.key)
         while after is not None and _short(before, after, tally) and time.monotonic() < settled_by_s:
             await asyncio.sleep(_POLL_S)
-            after = await _read(self.pages)
+            after = await _read(self.pages, self.key)
         if after is None:
             return
         # A page of one engine of several never counts all of ours: waiting for it once is enough.
@@ -279,8 +292,8 @@ class EngineWatch:
             self._sums[name] = self._sums.get(name, 0.0) + after - before
 
 
-async def _read(pages: Sequence[str]) -> Counters | None:
-    return await asyncio.to_thread(read_pages, pages, timeout_s=_PAGE_TIMEOUT_S)
+async def _read(pages: Sequence[str], key: str | None) -> Counters | None:
+    return await asyncio.to_thread(read_pages, pages, key, timeout_s=_PAGE_TIMEOUT_S)
 
 
 def _busy(counters: Counters | None) -> float:

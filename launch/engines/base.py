@@ -107,6 +107,10 @@ class Engine(Program, Protocol):
         """How a server that was told this gives its memory back and takes it again; None when it cannot."""
         return None
 
+    def key_variables(self, flags: Sequence[str]) -> tuple[str, ...] | None:  # noqa: ARG002
+        """The engine's own names for the key that it then wants of its clients; None where no environment tells it."""
+        return None
+
     def port_count(self, flags: Sequence[str]) -> int:  # noqa: ARG002  # engines that open more look at the flags
         """Consecutive ports one instance may open: the main one and its internal ones."""
         return 10

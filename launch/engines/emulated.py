@@ -33,6 +33,11 @@ class Emulated(base.Engine):
         "--model": "write the name into the key serves",
     }
 
+    def key_variables(self, flags: Sequence[str]) -> tuple[str, ...] | None:
+        """The variable that its flags name; it guards /v1."""
+        name = base.flag_value(flags, "--api-key-env")
+        return None if name is None else (name,)
+
     def port_count(self, flags: Sequence[str]) -> int:  # noqa: ARG002
         """Only the main one."""
         return 1

@@ -74,6 +74,10 @@ class LlamaCpp(base.Engine):
         "LLAMA_API_KEY": "it is a secret; put it into env_file",
     }
 
+    def key_variables(self, flags: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """It guards all but its health pages and its list of models; the metrics too."""
+        return ("LLAMA_API_KEY",)
+
     def port_count(self, flags: Sequence[str]) -> int:  # noqa: ARG002
         """Only the main one."""
         return 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from launch.engines import base
@@ -23,6 +23,10 @@ class Script(base.Engine):
     kv_pool_metrics = KV_POOL_METRICS
     abbreviates = False
     owned_flags: ClassVar[Mapping[str, str]] = {}
+
+    def key_variables(self, flags: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """What it makes of the variable of the launch contract is the script's own affair."""
+        return ()
 
     def arguments(self, topology: Topology) -> tuple[base.Line, ...]:  # noqa: ARG002
         """Nothing: the script gets the flags of the topology as its own."""

@@ -92,6 +92,10 @@ class Vllm(base.Engine):
         """Only with its sleep mode, and with the endpoints that its development mode adds."""
         return VLLM if told.has("--enable-sleep-mode") and told.switched_on("VLLM_SERVER_DEV_MODE") else None
 
+    def key_variables(self, flags: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """It guards /v1, /v2, /inference and /cohere, and no other path (serve/middleware/authenticate.py, 0.32.0)."""
+        return ("VLLM_API_KEY",)
+
     def gpus_wanted(self, flags: Sequence[str]) -> int | None:
         """Tensor times pipeline times local data parallel size."""
         return base.product_of(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .snapshot import Snapshot
 
 RETRY_BYTES = 262144
+ENGINE_MAP = "engine.map"
+"""The key that the door brings to every engine; empty where there is none."""
 _ERRORS = (  # status, code, type, message; 503 is in the template, it carries Retry-After
     (400, "bad_request", "invalid_request_error", "the request is not valid"),
     (404, "not_found", "invalid_request_error", "this path is not served here"),
@@ -76,6 +78,21 @@ def first_files(settings: DoorSettings) -> dict[str, str]:
         "health.map": _map_text({f"s{number}": DEFAULT_HEALTH_PATH for number in slots}),
         "haproxy.state": "",
     }
+
+
+def engine_key_file(key: str | None) -> str:
+    """The text of :data:`ENGINE_MAP`."""
+    return _map_text({"engine": key} if key is not None else {})
+
+
+def engine_key_in(directory: Path) -> str | None:
+    """What the door of this directory was last started with; None also for one that an earlier version started."""
+    try:
+        knows = ENGINE_MAP in (directory / "haproxy.cfg").read_text()
+        words = (directory / ENGINE_MAP).read_text().split() if knows else []
+    except FileNotFoundError:
+        return None
+    return words[1] if len(words) > 1 else None
 
 
 def with_defaults(defaults: str, kept: str) -> str:

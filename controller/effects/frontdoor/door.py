@@ -14,7 +14,16 @@ from .accesslog import Follower
 from .address import check_free
 from .binary import find_binary
 from .changes import changes
-from .config import committed_files, first_files, fixed_files, with_defaults, write_if_different
+from .config import (
+    ENGINE_MAP,
+    committed_files,
+    engine_key_file,
+    engine_key_in,
+    first_files,
+    fixed_files,
+    with_defaults,
+    write_if_different,
+)
 from .errors import DoorError, DoorSettingsError
 from .guard import Guard
 from .process import DoorProcess, started_at_s
@@ -24,7 +33,7 @@ from .snapshot import BACKENDS, Snapshot, take_snapshot
 from .traffic import TrafficCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from ...core.route import Route, Traffic
@@ -42,9 +51,18 @@ class FrontDoor:
     Every failure is a :class:`DoorError`. Not safe for use from two threads at a time: the loop is the only caller.
     """
 
-    def __init__(self, settings: DoorSettings, manager: Path | None = None) -> None:
-        """`manager`: socket of a service manager that gives the door a unit of its own."""
+    def __init__(
+        self,
+        settings: DoorSettings,
+        manager: Path | None = None,
+        choose_key: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`manager`: socket of a service manager that gives the door a unit of its own.
+
+        `choose_key`: asked whenever a door is started, for the key that it brings to the engines from then on.
+        """
         self.settings = settings
+        self._choose_key = choose_key
         self.drifted = False  # the door that runs was started with another configuration than this daemon would use
         self._unsaved = False  # it may serve a route that its files do not have: the disk took nothing, or we died
         self._process = DoorProcess(settings.directory, manager)
@@ -54,6 +72,11 @@ class FrontDoor:
     @property
     def socket_path(self) -> Path:
         return self.settings.directory / "haproxy.sock"
+
+    @property
+    def engine_key(self) -> str | None:
+        """What the door brings to every engine, and what its own ways in want; None: engines must not want one."""
+        return engine_key_in(self.settings.directory)
 
     def ensure(self) -> None:
         """Find the door, or start it. One that runs is never touched, not even when it hangs, nor after our upgrade."""
@@ -187,6 +210,7 @@ class FrontDoor:
             self._process.run_dir.mkdir(mode=0o700, exist_ok=True)
             for name, text in fixed_files(self.settings).items():
                 write_if_different(directory / name, text)
+            write_if_different(directory / ENGINE_MAP, engine_key_file(self._choose_key()))
             self._write_route_files(directory)
             self._guard.write_files()
         except OSError as error:

@@ -1,0 +1,49 @@
+"""The key that an engine wants of its clients: how it is told, and where its attempt keeps it.
+
+It travels in the environment of the attempt, which only the attempt's own user can read: never in argv.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from launch.engines.base import engine
+from launch.topology import Topology
+
+KEY = "CUTOVER_API_KEY"
+"""The variable of the launch contract; an engine has a name of its own for it besides."""
+
+
+def new_key() -> str:
+    """256 bits, in characters that no header, shell or list of keys gives a meaning."""
+    return f"ek-{secrets.token_urlsafe(32)}"
+
+
+def key_variables(topology: Topology, instance: str) -> tuple[str, ...] | None:
+    """The names by which the instance reads its key from its environment; None when it cannot be told one so.
+
+    Nothing behind a router is: smg takes its workers' key from argv alone, and passes nobody else's on to them.
+    """
+    if topology.router is not None or instance not in topology.instances:
+        return None
+    own = engine(topology.engine).key_variables(topology.flags)
+    return None if own is None else (KEY, *own)
+
+
+def given_key(topology: Topology, instance: str, key: str | None) -> Mapping[str, str]:
+    """What the environment of an attempt needs, so that its engine wants `key`; nothing where there is none."""
+    names = key_variables(topology, instance) or ()
+    return {} if key is None else dict.fromkeys(names, key)
+
+
+def read_key(run_dir: Path) -> str | None:
+    """The key of the attempt in `run_dir`; None for one that was started without."""
+    try:
+        facts = shlex.split((run_dir / "attempt.env").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    given = dict(fact.split("=", 1) for fact in facts if "=" in fact)
+    return given.get(KEY) or None
