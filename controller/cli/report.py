@@ -87,8 +87,10 @@ def _found(client: Client, wanted: str, *, open_night: bool) -> list[str]:
         over = [night for night in nights if night["state"] != "open"] or nights
         return [str(over[-1]["id"])]
     found = [str(night["id"]) for night in nights if wanted in {night["id"], night["date"]}]
+    if not found and "@" in wanted:
+        return [wanted]  # what was written of it may outlive what the journal has
     if not found:
-        if not _DATE.fullmatch(wanted) and "@" not in wanted:
+        if not _DATE.fullmatch(wanted):
             raise UsageError(f"--night {wanted}: expected a date (2026-11-30), an id (nightly@2026-11-30) or last")
         raise NotFoundError(f"there is no night {wanted}; the last one is {nights[-1]['id']}")
     return found

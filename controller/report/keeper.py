@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ log = structlog.get_logger("report")
 
 LOOK_EVERY_S = 5.0
 DARK_PATIENCE_S = 900.0  # what a night left in the dark is usually lit again by then
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}@\d{4}-\d{2}-\d{2}")  # a window's name, and a date
 _LINES_AT_ONCE = 2000
 _AFTER_S = 3600.0  # of lines behind the end of a night: live that comes back, cards that are given back
 _QUIET_LINES = frozenset({"RecordSample", "SetRoute"})  # thousands of a night, and nothing here reads them
@@ -94,20 +96,22 @@ class ReportKeeper:
         Raises `NotFoundError` for a night that is not on record.
         """
         night = self._journal.state.nights.get(night_id)
+        kept = self._kept(night_id) if night is None or night.state is not NightState.OPEN else None
+        if kept is not None:  # what was written outlives what the journal has of it
+            return replace(kept, present=present(self._bare(night or _night_of(kept), self._journal.state)))
         if night is None:
             raise NotFoundError(f"there is no night {night_id}: `cutover report` shows the last one")
-        kept = self._kept(night) if night.state is not NightState.OPEN else None
-        if kept is None:
-            return build(self._material(night))
-        return replace(kept, present=present(self._bare(night, self._journal.state)))
+        return build(self._material(night))
 
     def is_written(self, night_id: str) -> bool:
         return self._path(night_id, "json").is_file()
 
-    def _kept(self, night: Night) -> Report | None:
+    def _kept(self, night_id: str) -> Report | None:
         """None where none was written yet, or not by this version."""
+        if not _ID.fullmatch(night_id):
+            return None
         try:
-            return from_json(self._path(night.id, "json").read_bytes())
+            return from_json(self._path(night_id, "json").read_bytes())
         except (OSError, ValueError):
             return None
 
@@ -171,7 +175,7 @@ class ReportKeeper:
         return ""
 
     def _path(self, night_id: str, suffix: str) -> Path:
-        return self._config.reports_dir / f"{night_id.replace('/', '_')}.{suffix}"
+        return self._config.reports_dir / f"{night_id}.{suffix}"
 
     # --- looked up ----------------------------------------------------------------------------------------------------
 
@@ -224,6 +228,12 @@ class ReportKeeper:
             log.warning("the front door's log cannot be read", why=str(error))
             return {}, None
         return (dict(zip(spans, counts, strict=True)), since_s) if since_s is not None else ({}, None)
+
+
+def _night_of(report: Report) -> Night:
+    """As far as it takes to say how things stand now."""
+    told = report.night
+    return Night(told.id, told.window, told.date, told.opens.timestamp(), told.closes.timestamp())
 
 
 def _is_dark(night: Night, state: State) -> bool:

@@ -122,6 +122,7 @@ def test_two_windows_in_one_night(cutover, daemon, tmp_path):
     ("words", "code", "said"),
     [
         (("--night", "2020-01-01"), 3, "there is no night 2020-01-01; the last one is nightly@2026-12-01"),
+        (("--night", "nightly@2020-01-01"), 3, "there is no /v1/nights/nightly@2020-01-01/report"),
         (("--night", "yesterday"), 2, "expected a date (2026-11-30), an id (nightly@2026-11-30) or last"),
         (("--json", "--format", "html"), 2, "two formats"),
         (("--open-night", "--night", NIGHT), 2, "name two nights"),

@@ -215,3 +215,19 @@ def test_before_anything_was_live_nobody_is_lost(box, tmp_path):
     users = keeper_of(box, tmp_path).report(NIGHT).users
     assert users is not None
     assert (users.requests, users.lost) == (1, 0)
+
+
+def test_what_is_written_outlives_what_the_journal_has_of_it(lived, tmp_path):
+    keeper = keeper_of(lived, tmp_path)
+    keeper.look()
+    before = lived.journal.state
+    lived.journal.state = replace(before, nights={})
+    try:
+        told = keeper.report(NIGHT)
+        (tmp_path / "x.json").write_bytes((tmp_path / "reports" / f"{NIGHT}.json").read_bytes())
+        for stranger in ("nightly@2026-11-01", "../x", "..", "", "x", "nightly@2026-11-30/../../x"):
+            with pytest.raises(NotFoundError, match="there is no night"):
+                keeper.report(stranger)
+    finally:
+        lived.journal.state = before
+    assert (told.night.live_after, told.present.live) == ("better@11111111", "better@11111111")
