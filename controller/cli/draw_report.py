@@ -63,6 +63,7 @@ def _rollouts(report: Report) -> Iterator[Text]:
     for part in report.rollouts:
         line = Text.assemble((f"{clock(part.began)}  ", "dim"), (f"{part.id}  ", "bold"))
         line.append(part.outcome, _STYLES[part.tone]).append(f"  {plain(part.release)}")
+        line.append(f"  (once more, after {plain(part.again_for)})" if part.again_for else "", "dim")
         yield line if part.of_this_night else line.append("  (not of this window)", "dim")
         yield Text(f"          {plain(part.why)}")
         for gate in part.gates:

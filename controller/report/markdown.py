@@ -73,7 +73,8 @@ def _said(report: Report) -> Iterator[tuple[int, str]]:
 
 def _row(part: RolloutPart) -> list[str]:
     meanwhile = "" if part.of_this_night else " (not of this window)"
-    outcome = f"**{part.outcome}**{meanwhile}"
+    again = f" (once more, after {escaped(part.again_for)})" if part.again_for else ""
+    outcome = f"**{part.outcome}**{meanwhile}{again}"
     return [clock(part.began), escaped(part.id), escaped(part.release), outcome, escaped(part.why)]
 
 

@@ -102,6 +102,7 @@ class RolloutPart:
     release: str
     asked_by: str
     note: str
+    again_for: str  # the rollout that it tries once more; empty: none
     phase: str
     outcome: str
     tone: str  # good | bad | unsure | quiet | open

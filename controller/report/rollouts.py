@@ -37,6 +37,7 @@ def rollout_part(rollout: Rollout, material: Material) -> RolloutPart:
         release=rollout.release,
         asked_by=rollout.asked_by,
         note=rollout.options.note,
+        again_for=rollout.again_for,
         phase=rollout.phase.value,
         outcome=outcome(rollout, material),
         tone=tone(rollout),

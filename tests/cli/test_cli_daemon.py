@@ -71,6 +71,14 @@ def test_an_id_that_does_not_exist(on_box, words):
     assert as_json["exit_code"] == 3
 
 
+def test_a_report_needs_a_night_and_says_how_to_get_one(on_box, box):
+    done = on_box("report")
+    assert (done.code, done.out) == (3, "")
+    assert "there was no night yet: no window is configured; set `schedule` in cutover.yaml" in done.err
+    assert on_box("report", "--night", "nightly@2026-11-30").code == 3
+    assert box.stage.get("/v1/nights") == {"schema": 1, "nights": []}
+
+
 def test_logs_of_live(box, on_box):
     attempt = box.stage.get("/v1/status")["live"]["attempts"][0]["id"]
     for name in ("live", attempt, "a"):

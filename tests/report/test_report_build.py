@@ -173,18 +173,25 @@ def test_dark_seconds_and_where_they_went(box):
     assert any(sentence.startswith("Nothing served for") for sentence in report.headline)
 
 
-def test_who_yields_waits_again(box):
+def test_who_yields_waits_again_and_is_told_as_such(box):
     box.finish(box.propose(make_release("first")))
     first = box.propose(make_release("next"), window="nightly", strategy="blue-green")
     box.until_wall(2)
     box.run(lambda: box.phase(first) is Phase.STARTING)
     box.world.foreign[2] = "python (pid 77) uses 4000 MiB"
-    box.until_wall(6, 5)
-    report = box.report()
-    told = report.rollouts[0]
+    box.until_wall(3)
+    told = box.report().rollouts[0]
     assert (told.id, told.outcome, told.tone) == (first, "yielded", "quiet")
     assert "it yields GPU 2 to somebody else" in told.why
-    assert [(one.id, one.outcome) for one in report.not_begun] == [("r0003", "waits")]
+    assert [(one.id, one.outcome) for one in box.report().not_begun] == [("r0003", "waits")]
+    box.world.foreign.clear()
+    box.until_wall(6, 5)
+    report = box.report()
+    assert [(one.id, one.outcome, one.again_for) for one in report.rollouts] == [
+        (first, "yielded", ""),
+        ("r0003", "promoted", first),
+    ]
+    assert report.not_begun == ()
 
 
 def test_expired_withdrawn_frozen_and_cards(box):
