@@ -108,6 +108,7 @@ def conclude_sweep(state: State, action: act.ConcludeSweep, now: Now, why: str) 
             sweep="",
             require_approval=sweep.on_success is OnSuccess.ASK,
             expires_wall_s=None,
+            priority=max(0, tried.options.priority),
             note=f"the pick of sweep {sweep.id}",
         )
         asked = act.Propose(Kind.PROPOSE, state.releases[arm.release], sweep.asked_by, options, tried.profile)
