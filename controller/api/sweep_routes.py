@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
+from pydantic import Field
 
 from ..core.night_records import OnSuccess, Sweep
 from . import views, views_sweeps
@@ -18,6 +19,7 @@ class SweepBody(ProposeBody):
 
     on_success: Literal["report", "ask", "switch"] | None = None
     skip_refused: bool = False
+    priority: int = Field(default=-1, ge=-1000, le=1000)  # a proposal goes before many arms
 
     def wish(self) -> Wish:
         options = replace(self.options(), plan_digest=None)  # of one plan, and every arm has its own

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from .reporters import footer_parts
@@ -39,13 +40,23 @@ def draw_status(status: Document) -> list[RenderableType]:
         grid.add_row("going back", Text(way["sentence"], style="yellow" if way["dark"] else ""))
     grid.add_row("rollout", _rollout(status["rollout"]))
     if status["queue"]:
-        grid.add_row("queue", Text("\n".join(f"{r['id']} {r['kind']} {r['release']}" for r in status["queue"])))
+        grid.add_row("queue", Text("\n".join(_waiting(status["queue"]))))
     grid.add_row("front door", _door(status))
     parts: list[RenderableType] = [grid]
     if status["gpus"]:
         parts.append(_gpus(status))
     parts.append(Text(status["now"], style="dim"))
     return parts
+
+
+def _waiting(queue: Sequence[Document]) -> Iterator[str]:
+    """Who waits, in order; the arms of a sweep that follow each other on one line."""
+    for sweep, following in groupby(queue, key=lambda rollout: rollout["options"].get("sweep")):
+        arms = list(following)
+        if sweep and len(arms) > 1:
+            yield f"{arms[0]['id']} and {len(arms) - 1} more of sweep {sweep}"
+        else:
+            yield from (f"{r['id']} {r['kind']} {r['release']}" for r in arms)
 
 
 def _seat(seat: Document | None, *, is_live: bool) -> Text:

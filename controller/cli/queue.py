@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,12 +84,14 @@ def draw_queue(answer: dict[str, Any]) -> Iterator[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("", "release", "window", "priority", "expires", "waits for"):
         table.add_column(name, overflow="fold", no_wrap=name not in {"release", "waits for"})
-    for waiting in answer["queue"]:
+    for _, following in groupby(answer["queue"], key=lambda each: (each["sweep"] or each["id"], each["priority"])):
+        waiting, *others = following
         kind = "" if waiting["kind"] == "propose" else f" ({waiting['kind']})"
-        trial = " (trial)" if waiting["trial"] else ""
+        trial = f" (arm of {waiting['sweep']})" if waiting["sweep"] else " (trial)" if waiting["trial"] else ""
+        more = f", and {len(others)} more" if others else ""
         table.add_row(
             waiting["id"],
-            f"{waiting['release']}{kind}{trial}",
+            f"{waiting['release']}{kind}{trial}{more}",
             waiting["window"] or "—",
             str(waiting["priority"]),
             clock(waiting["expires"]),

@@ -73,8 +73,9 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     gates: Gates = None,
     overrule: Overrule = None,
     priority: Annotated[
-        int, typer.Option("--priority", min=-1000, max=1000, help="Among those that wait, higher goes first.")
-    ] = 0,
+        int,
+        typer.Option("--priority", min=-1000, max=1000, help="Among those that wait, higher goes first; proposals: 0."),
+    ] = -1,
     expires: Annotated[
         str | None,
         typer.Option("--expires", metavar="WHEN", help="Arms not begun by then (3d, 06:00, 2026-12-01) are skipped."),

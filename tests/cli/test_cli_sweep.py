@@ -12,14 +12,13 @@ pytestmark = pytest.mark.timeout(300)
 
 PROFILE = {
     "gates": [
-        {"name": "health", "deadline_s": 90, "settings": {"probes": 1}},
         {
             "name": "throughput",
             "deadline_s": 120,
             "settings": {
                 "workloads": [{"name": "chat", "prompt_tokens": 60, "answer_tokens": 16}],
                 "ladder": [{"concurrency": 1}],
-                "rounds": [3],
+                "rounds": [5],
                 "warmups": 1,
                 "requests_per_stream": 1,
                 "margin": 0.9,
@@ -61,7 +60,7 @@ def test_a_sweep_from_its_file_to_its_pick(box, on_box, sweep_file, wait_until):
     )
     dry = on_box("sweep", file, "--dry-run")
     assert dry.code == 0
-    assert dry.out.startswith("2 arms of 4 combinations; gates health, throughput; on success: report\n")
+    assert dry.out.startswith("2 arms of 4 combinations; gates throughput; on success: report\n")
     assert "itl-ms=3,slots=8    swept-itl-ms-3-slots-8@" in dry.out
     assert "without a window live is not measured anew" in dry.err
     live = box.live()
@@ -101,6 +100,10 @@ def test_withdrawn(box, on_box, sweep_file, wait_until):
         )
         assert {arm["standing"] for arm in sweep["arms"]} == {"waits"}
         assert "the next arm waits: frozen by" in on_box("sweep", "show", sweep["id"]).out
+        first = sweep["arms"][0]["rollout"]
+        assert f"{first} and 1 more of sweep {sweep['id']}" in on_box("status").out
+        assert f"(arm of {sweep['id']}), and 1 more  " in on_box("queue").out
+        assert [each["priority"] for each in on_box("queue", "--json").json["queue"]] == [-1, -1]
         done = on_box("sweep", "withdraw", sweep["id"])
         assert done.code == 0
         assert f"{sweep['id']} (taken-back) is withdrawn by" in done.out
