@@ -79,9 +79,11 @@ def everywhere(
     session.socket_path = socket
 
 
-app.command(epilog=examples("cutover demo", "cutover demo --strategy swap", "cutover demo --engine vllm --yes"))(
-    tools.demo
-)
+app.command(
+    epilog=examples(
+        "cutover demo", "cutover demo --strategy swap", "cutover demo --night", "cutover demo --engine vllm --yes"
+    )
+)(tools.demo)
 app.command(epilog=examples("cutover serve", "cutover --config ./cutover.yaml serve"))(serve.serve)
 app.command(
     epilog=examples(

@@ -39,6 +39,9 @@ def demo(
         DemoStrategy,
         typer.Option("--strategy", help="blue-green: with free cards; rolling, swap: all four cards serve."),
     ] = DemoStrategy.BLUE_GREEN,
+    night: Annotated[
+        bool, typer.Option("--night", help="Three candidates wait for a window, and a report tells of it.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before something large is installed.")] = False,
     keep_state: Annotated[
         Path | None,
@@ -53,6 +56,9 @@ def demo(
     session_of(ctx, as_json=as_json)
     if engine is DemoEngine.VLLM and strategy is not DemoStrategy.BLUE_GREEN:
         raise UsageError(f"--strategy {strategy.value} is played with the emulator; leave out --engine vllm")
+    if night and (engine is DemoEngine.VLLM or strategy is not DemoStrategy.BLUE_GREEN):
+        raise UsageError("--night is played with the emulator and with free cards; leave out --engine and --strategy")
     from ..demo import main
 
-    raise typer.Exit(main(engine.value, strategy=strategy.value, yes=yes, as_json=as_json, keep=keep_state))
+    done = main(engine.value, strategy=strategy.value, night=night, yes=yes, as_json=as_json, keep=keep_state)
+    raise typer.Exit(done)

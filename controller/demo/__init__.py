@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 
 def main(
     engine: str = "emulator",
     *,
     strategy: str = "blue-green",
+    night: bool = False,
     yes: bool = False,
     as_json: bool = False,
     keep: Path | None = None,
@@ -18,11 +21,12 @@ def main(
     """Play the demo on emulated engines, or on real vLLM on the CPU; returns the exit code.
 
     `strategy`: `blue-green` on a box with free cards, `rolling` or `swap` on one without.
+    `night`: three candidates wait for a window, and are judged in it one after the other.
     `keep`: directory that keeps everything (journal, logs, evidence); else a temporary one is used and removed.
     """
     from rich.console import Console
 
-    from .acts import emulated, without_free_cards
+    from .acts import by_night, emulated, without_free_cards
     from .show import Play, play
 
     # A pipe has no width of its own, and the closing table needs one.
@@ -33,7 +37,7 @@ def main(
 
         show = vllm_play(console, yes=yes)
         return play(show, console, as_json=as_json, keep=keep) if show else 1
-    settings = {
+    settings: dict[str, Any] = {
         "gpus": {"kind": "none", "count": 4},
         "bake": {"seconds": 8, "interval_s": 1},
         "drain_s": 60,
@@ -41,7 +45,10 @@ def main(
         # A candidate that fails in the dark costs its gates and the start of what was live.
         "hold_s": 110,
     }
-    acts = emulated() if strategy == "blue-green" else without_free_cards(strategy)
+    if night:
+        opened = time.strftime("%H:%M", time.gmtime(time.time() - 60))
+        settings["schedule"] = {"start": opened, "duration": "1h", "timezone": "UTC"}
+    acts = by_night() if night else emulated() if strategy == "blue-green" else without_free_cards(strategy)
     show = Play(
         acts,
         model="demo",
@@ -50,6 +57,7 @@ def main(
         settings=settings,
         act_timeout_s=180.0,
         instances=2 if strategy == "rolling" else 1,
+        by_night=night,
     )
     return play(show, console, as_json=as_json, keep=keep)
 

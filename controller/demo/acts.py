@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
+from ..config import NIGHTLY
+
 
 @dataclass(frozen=True, slots=True)
 class Act:
@@ -104,4 +106,30 @@ def emulated() -> tuple[Act, ...]:
             "rolled_back",
             moral="its cards had been given away: it came back onto them, users noticed nothing",
         ),
+    )
+
+
+def by_night() -> tuple[Act, ...]:
+    """A TP2 is live; three candidates wait for the window, of which one leaks, one is slow and one is better."""
+    night = {"bake_s": 6, "window": NIGHTLY}
+    slow = shipped("demo-b.yaml").replace("name: demo-b", "name: demo-slow").replace("--itl-ms, 10", "--itl-ms, 40")
+    return (
+        Act("a TP2 is live, by day", "promoted", shipped("demo-a.yaml"), "demo-a.yaml", options={"bake_s": 3}),
+        Act(
+            "the first of the night leaks its thinking",
+            "rejected",
+            shipped("demo-c.yaml"),
+            "demo-c.yaml",
+            options=night,
+            moral="the next one gets its turn",
+        ),
+        Act(
+            "the second is slower than live",
+            "rejected",
+            slow,
+            "demo-slow.yaml",
+            options=night,
+            moral="it writes as well as live, and a third as fast",
+        ),
+        Act("the third is better", "promoted", shipped("demo-b.yaml"), "demo-b.yaml", options=night),
     )

@@ -4,7 +4,8 @@
 SIGTERM, writes a JSON line a second and one for each request that was not served whole, and ends with the sums. A
 process of its own, so that its arrival times are not those of a busy terminal.
 
-With a rate, short questions arrive besides, whether or not the ones before them were answered.
+With a rate, short questions arrive besides, whether or not the ones before them were answered. A key is taken from
+`CUTOVER_LOAD_KEY`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import random
 import signal
 import sys
@@ -26,6 +28,7 @@ from gates.reply import Reply, read_reply
 from gates.wire import Exchange
 
 REQUEST_TIMEOUT_S = 120.0
+KEY = "CUTOVER_LOAD_KEY"
 SHORT_TOKENS = 6  # of a question that arrives at a rate
 BEHIND_S = 1.0  # a box that is that late with its arrivals leaves them out, and does not send them in a burst
 WORDS = ("river", "lamp", "winter", "market", "signal", "garden", "copper", "letter", "harbour", "meadow", "engine")
@@ -157,7 +160,7 @@ async def load(
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
-    users = Users(Endpoint.at(endpoint, None), model, timeout_s, tally, stop)
+    users = Users(Endpoint.at(endpoint, os.environ.get(KEY)), model, timeout_s, tally, stop)
     dice = random.SystemRandom()
     tasks = [asyncio.create_task(stream(users, max_tokens, pause_s, dice.getrandbits(32))) for _ in range(streams)]
     if rate_per_s:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -52,6 +54,7 @@ class Play:
     act_timeout_s: float
     pause_s: float = 0.0  # between two questions of a stream
     instances: int = 1  # of every release: an act is over when at least that many serve
+    by_night: bool = False  # all but the first are filed at once, for a window, and run by themselves
 
 
 def play(show: Play, console: Console, *, as_json: bool, keep: Path | None) -> int:
@@ -63,6 +66,8 @@ def play(show: Play, console: Console, *, as_json: bool, keep: Path | None) -> i
             stage.start_daemon()
             console.print(f"[dim]daemon and front door are up, public address http://{stage.config.public}[/]")
             scenes, tally = _act_all(show, stage, console)
+            if show.by_night and not as_json:
+                _tell_the_morning(stage, console)
         finally:
             stage.close()
     answer = {
@@ -82,10 +87,11 @@ def play(show: Play, console: Console, *, as_json: bool, keep: Path | None) -> i
 def _act_all(show: Play, stage: Stage, console: Console) -> tuple[list[Scene], dict[str, Any]]:
     clients: Clients | None = None
     scenes: list[Scene] = []
+    filed: dict[str, str] = {}
     try:
         for number, act in enumerate(show.acts, 1):
             console.print(f"\n[bold]{number}. {act.title}[/]")
-            scenes.append(_perform(act, stage, console, show))
+            scenes.append(_perform(act, stage, console, show, filed.get(act.title)))
             if clients is None:
                 log = stage.directory / "clients.log"
                 clients = Clients(
@@ -97,6 +103,8 @@ def _act_all(show: Play, stage: Stage, console: Console) -> tuple[list[Scene], d
                     pause_s=show.pause_s,
                 )
                 console.print(f"[dim]{show.streams} streams talk to it from now on, all the time[/]")
+                if show.by_night:
+                    filed = _file_by_day(show.acts[1:], stage, console)
             else:
                 _say_clients(clients.tally(), console)
     finally:
@@ -104,10 +112,33 @@ def _act_all(show: Play, stage: Stage, console: Console) -> tuple[list[Scene], d
     return scenes, tally
 
 
-def _perform(act: Act, stage: Stage, console: Console, show: Play) -> Scene:
+def _file_by_day(acts: Sequence[Act], stage: Stage, console: Console) -> dict[str, str]:
+    """Title → rollout. The window is open already, as nobody wants to watch a clock: a freeze stands for the day."""
+    stage.post("/v1/freeze", {"why": "it is day"})
+    filed = {}
+    for act in acts:
+        filed[act.title] = stage.propose(act.topology, act.source, gates=act.gates, **act.options)
+        console.print(f"   proposed for the night: {filed[act.title]} {act.source}", highlight=False)
+    console.print(f"   [dim]{stage.get('/v1/status')['now']}[/]", highlight=False)
+    console.print("   [dim]and now it is night[/]")
+    stage.post("/v1/unfreeze")
+    return filed
+
+
+def _tell_the_morning(stage: Stage, console: Console) -> None:
+    """What somebody would type who comes to work."""
+    console.print("\n[bold]In the morning: cutover report[/]\n")
+    config = ["--config", str(stage.config_file)]
+    subprocess.run([sys.executable, "-m", "controller", *config, "report", "--open-night"], check=False)
+
+
+def _perform(act: Act, stage: Stage, console: Console, show: Play, filed: str | None = None) -> Scene:
+    """`filed`: the rollout, where it was proposed before."""
     began_s = time.monotonic()
     after = int(stage.get("/v1/events?limit=1&after=999999999")["last"])
-    if act.topology:
+    if filed is not None:
+        rollout_id = filed
+    elif act.topology:
         rollout_id = stage.propose(act.topology, act.source, gates=act.gates, **act.options)
     else:
         rollout_id = str(stage.post("/v1/rollback")["rollout"]["id"])
