@@ -145,6 +145,10 @@ class Box:
         self.container.until(waits, SETTLED_S, "the gates to pass")
         return str(seen["id"])
 
+    def settle_daemon(self) -> None:
+        """Wait until a daemon answers, whatever it serves."""
+        self.container.until(self.status, SETTLED_S, "the daemon to answer")
+
     def settle(self) -> dict[str, Any]:
         """Wait until the daemon says that all of live generates and users reach it; its status."""
         seen: dict[str, Any] = {}
