@@ -199,6 +199,8 @@ def _without_anchor(rollout: Rollout, result: GateResult, state: State) -> str:
     runs = _part(result, "baseline").get("runs") or ()
     what = "it is compared with what live showed before"
     night = state.nights.get(rollout.night)
+    if rollout.night and (night is None or (night.baseline and night.baseline not in state.rollouts)):
+        return f"whether it was anchored in {rollout.night} is not kept any more"
     if night is None:
         return f"not anchored: it ran outside of a window, and {what}"
     anchor = state.rollouts.get(night.baseline)

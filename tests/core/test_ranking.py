@@ -177,6 +177,10 @@ def test_an_arm_without_its_nights_anchor_is_ranked_and_that_is_said():
         "not anchored: live was not measured in nightly@2026-12-01 (users came), and it is compared with what live "
         "showed before"
     )
+    forgotten = replace(state, rollouts={"r0002": state.rollouts["r0002"]})
+    said = "whether it was anchored in nightly@2026-12-01 is not kept any more"
+    assert rank(forgotten, state.sweeps["s0001"]).arms[0].why == said
+    assert rank(replace(state, nights={}), state.sweeps["s0001"]).arms[0].why == said
     nobody = replace(state, nights={NIGHT: replace(state.nights[NIGHT], baseline="")})
     assert "live was not measured in nightly@2026-12-01, and it is" in rank(nobody, state.sweeps["s0001"]).arms[0].why
 
