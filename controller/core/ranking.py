@@ -196,7 +196,7 @@ def _measured(rollout: Rollout) -> GateResult | None:
 
 def _without_anchor(rollout: Rollout, result: GateResult, state: State) -> str:
     """Why what it was compared with is not live as measured in its own night; empty: it is."""
-    runs = _part(result, "baseline").get("runs") or ()
+    runs = _part(result, "baseline").get("runs")
     what = "it is compared with what live showed before"
     night = state.nights.get(rollout.night)
     if rollout.night and (night is None or (night.baseline and night.baseline not in state.rollouts)):
@@ -208,7 +208,7 @@ def _without_anchor(rollout: Rollout, result: GateResult, state: State) -> str:
     if anchor is None or shown is None:
         why = f" ({anchor.why})" if anchor is not None else ""
         return f"not anchored: live was not measured in {night.id}{why}, and {what}"
-    if _part(shown, "ledger").get("run") not in runs:
+    if not isinstance(runs, Sequence) or _part(shown, "ledger").get("run") not in runs:
         return f"not anchored: the figures of {anchor.id} from {night.id} were not those that it is compared with"
     return ""
 

@@ -203,5 +203,7 @@ def test_what_a_gate_of_somebody_else_left_breaks_nothing(left):
 
 
 def test_a_baseline_that_nobody_can_read_is_no_anchor():
-    odd = (GateResult("throughput", 1, "t", "pass", "", measurements={"compared": [compared(0.2)], "baseline": 3}),)
-    assert "were not those that it is compared with" in ranking(odd).arms[0].why
+    for odd in (3, {"runs": 3}, {"runs": None}):
+        said = {"compared": [compared(0.2)], "baseline": odd}
+        arm = (GateResult("throughput", 1, "t", "pass", "", measurements=said),)
+        assert "were not those that it is compared with" in ranking(arm).arms[0].why

@@ -228,6 +228,19 @@ def test_an_arm_that_a_reboot_ended_is_tried_again(box):
     assert len([r for r in box.state.rollouts.values() if r.options.sweep]) == 3
 
 
+def test_a_sweep_of_swaps_gives_live_its_place_back_between_arms(box):
+    """No card is free: users are held while an arm is tried, and live serves before the next one is."""
+    box.world.gains = {"two": 0.3}
+    box.world.gpus = 2
+    done = decided(box, sweep(box, "one", "two", strategy="swap"))
+    assert done.pick == "x=two"
+    assert phases(box, done.id) == ["measured", "measured"]
+    box.settle()
+    assert box.running() == {"live@00000000"}
+    assert box.state.is_served()
+    assert all("dark_s" in box.state.rollouts[arm.rollout].times for arm in done.arms)
+
+
 def test_two_sweeps_do_not_disturb_each_other(box):
     box.world.gains = {"one": 0.3, "uno": 0.2}
     first, second = sweep(box, "one", "two"), sweep(box, "uno", "two")
