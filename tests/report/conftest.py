@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from report_kit import NightBox, busy_night, night_box
+from structlog.testing import capture_logs
 
 
 @pytest.fixture(scope="session")
@@ -16,5 +17,5 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NightBox]:
 
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[NightBox]:
-    with night_box(tmp_path) as made:
+    with night_box(tmp_path) as made, capture_logs():
         yield made

@@ -11,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from fake_world import Box, FakeWorld, make_release
+from structlog.testing import capture_logs
 
 from controller.core import actions as act
 from controller.core.policy import Policy
@@ -101,25 +102,26 @@ def night_box(directory: Path, **policy: Any) -> Iterator[NightBox]:
 THROUGHPUT = {"name": "throughput", "deadline_s": 120.0}
 
 
-def busy_night(directory: Path, name: str = "better") -> Iterator[NightBox]:
+def busy_night(directory: Path) -> Iterator[NightBox]:
     """Three proposals: one leaks, one is slow, one is better; an older revision of it; and one that fits nowhere."""
     with night_box(directory) as box:
-        box.observers = (THROUGHPUT,)
-        box.world.measures = {
-            "first": measured(40.0),
-            "leaky": measured(41.0, 1.02),
-            "slow": measured(36.0, 0.9),
-            name: measured(48.0, 1.2),
-        }
-        box.finish(box.propose(make_release("first")))
-        box.propose(make_release("leaky"), window="nightly", note="a new build")
-        box.propose(make_release("slow"), window="nightly")
-        box.propose(make_release(name), window="nightly")
-        box.propose(replace(make_release(name), id=f"{name}@11111111"), window="nightly")
-        box.propose(make_release("giant", gpus=9), window="nightly")
-        box.world.verdicts = {"toolcalls": ["fail"], "throughput": ["pass", "fail"]}
-        box.world.sentences = {"leaky": "thinking leaks into content: <think>", "slow": "10 % slower than live"}
-        box.until_wall(6, 5)
+        with capture_logs():  # hundreds of lines that nobody reads
+            box.observers = (THROUGHPUT,)
+            box.world.measures = {
+                "first": measured(40.0),
+                "leaky": measured(41.0, 1.02),
+                "slow": measured(36.0, 0.9),
+                "better": measured(48.0, 1.2),
+            }
+            box.finish(box.propose(make_release("first")))
+            box.propose(make_release("leaky"), window="nightly", note="a new build")
+            box.propose(make_release("slow"), window="nightly")
+            box.propose(make_release("better"), window="nightly")
+            box.propose(replace(make_release("better"), id="better@11111111"), window="nightly")
+            box.propose(make_release("giant", gpus=9), window="nightly")
+            box.world.verdicts = {"toolcalls": ["fail"], "throughput": ["pass", "fail"]}
+            box.world.sentences = {"leaky": "thinking leaks into content: <think>", "slow": "10 % slower than live"}
+            box.until_wall(6, 5)
         yield box
 
 
