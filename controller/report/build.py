@@ -14,6 +14,8 @@ from .rollouts import outcome, rollout_part, users_part
 from .sweeps import sweep_parts
 
 _QUARTER_S = 900
+_ROUND_MIN = (60, 15, 5, 1)
+_FEWEST_TICKS = 3
 _CARDS = frozenset({"CloseCard", "OpenCard"})
 
 
@@ -86,12 +88,17 @@ def _moved_s(rollout: Rollout, material: Material) -> float | None:
 
 
 def _hours(material: Material) -> tuple[datetime, ...]:
-    """Full hours on the clocks there; they need not be full hours of UTC, nor come once or at all."""
+    """Round times on the clocks there, hours where the window is long enough: none of them need be one of UTC."""
     night = material.night
-    first = int(-(-night.opens_wall_s // _QUARTER_S)) * _QUARTER_S
-    last = int(max(night.closes_wall_s, night.ended_wall_s or 0.0))
-    quarters = (material.local(float(quarter)) for quarter in range(first, last + 1, _QUARTER_S))
-    return tuple(quarter for quarter in quarters if quarter.minute == 0)
+    last = max(night.closes_wall_s, night.ended_wall_s or 0.0)
+    for minutes in _ROUND_MIN:
+        step_s = min(minutes * 60, _QUARTER_S)  # offsets of timezones are whole quarters of an hour
+        first = -(-int(night.opens_wall_s) // step_s) * step_s
+        steps = (material.local(float(at)) for at in range(first, int(last) + 1, step_s))
+        found = tuple(at for at in steps if at.minute % minutes == 0)
+        if len(found) >= _FEWEST_TICKS:
+            return found
+    return ()
 
 
 def _not_begun(material: Material) -> tuple[NotBegun, ...]:

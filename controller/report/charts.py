@@ -141,7 +141,8 @@ def timeline(report: Report) -> Timeline | None:
     rows = tuple(Row(f"{p.id} {plain(p.release)}", tuple(_bars(p, report.made_at, bar))) for p in begun)
     every = max(1, -(-len(night.hours) // _MOST_HOURS))
     ticks = tuple(Tick(at(hour), f"{hour:%H:%M}") for hour in night.hours[::every])
-    return Timeline(rows, ticks, at(night.closes) if end > night.closes else None)
+    late = (end - night.closes).total_seconds() > whole_s / 100
+    return Timeline(rows, ticks, at(night.closes) if late else None)
 
 
 def _bars(part: RolloutPart, now: datetime, bar: _BarMaker) -> Iterable[Bar]:

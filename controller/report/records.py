@@ -241,7 +241,7 @@ class NightPart:
     ended: datetime | None
     why: str
     said: tuple[str, ...]
-    hours: tuple[datetime, ...]  # full hours of the clocks there, for an axis
+    hours: tuple[datetime, ...]  # round times on the clocks there, for an axis
     baseline: str  # the rollout that measured live, or was to
     baseline_why: str  # why it did not; empty: it did, or nobody needed it
     live_before: str

@@ -13,6 +13,7 @@ from controller.core.night_records import Arm, OnSuccess, Sweep
 from controller.core.records import Closed, Freeze, Options, Phase
 from controller.core.route import Counted
 from controller.core.seen import Users
+from controller.report.build import build
 from controller.report.figures import figures, ratios
 from controller.report.records import Report, RolloutPart
 
@@ -253,6 +254,23 @@ def test_a_sweep_so_far(box):
     assert told.arms[0].compared[0].ratio == alone.ratio == 1.25
     assert told.arms[0].compared[0].low < alone.low  # for all arms together
     assert told.why.startswith("so far, with 1 of 3 arms to come: ")
+
+
+@pytest.mark.parametrize(
+    ("opens", "minutes", "labels"),
+    [
+        (taipei(2), 240, ["02:00", "03:00", "04:00", "05:00", "06:00"]),
+        (taipei(2, 10), 40, ["02:15", "02:30", "02:45"]),
+        (taipei(2, 6), 17, ["02:10", "02:15", "02:20"]),
+        (taipei(2, 6), 2, ["02:06", "02:07", "02:08"]),
+    ],
+)
+def test_round_times_for_an_axis(lived, opens, minutes, labels):
+    material = lived.material()
+    closes_s = opens.timestamp() + minutes * 60
+    night = replace(material.night, opens_wall_s=opens.timestamp(), closes_wall_s=closes_s, ended_wall_s=None)
+    found = [f"{at:%H:%M}" for at in build(replace(material, night=night)).night.hours]
+    assert found == labels
 
 
 def test_a_window_that_is_not_configured_any_more_is_told_in_utc(lived):
