@@ -29,7 +29,7 @@ from launch.ports import is_bindable
 from ..config import Config, load_config
 from ..effects.frontdoor.door import DoorSettings, FrontDoor
 from ..errors import CutoverError
-from .load import KEY, REQUEST_TIMEOUT_S
+from .load import REQUEST_TIMEOUT_S
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
@@ -229,7 +229,6 @@ class Clients:
         pause_s: float = 0.0,
         timeout_s: float = REQUEST_TIMEOUT_S,
         rate_per_s: float = 0.0,
-        api_key: str | None = None,
     ) -> None:
         """`rate_per_s`: short questions that arrive besides, each on a connection of its own."""
         self._log = log
@@ -242,7 +241,6 @@ class Clients:
                 ],
                 stdout=out,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **({} if api_key is None else {KEY: api_key})},
             )
 
     def tally(self) -> dict[str, Any]:

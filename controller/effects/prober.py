@@ -46,6 +46,7 @@ class _Target:
     progress_at_s: float | None = None
     pool_at_s: float | None = None
     counted_s: float = 0.0  # when its counters were last asked for
+    key: str | None = field(default=None, repr=False)  # for whoever was found to be the attempt itself
     ended_s: deque[float] = field(default_factory=lambda: deque(maxlen=_ENDS_KEPT))
     recent: deque[tuple[float | None, float | None]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
@@ -146,9 +147,9 @@ class Prober:
         wish = target.wish
         counters: Counters | None = None
         try:
-            result = self._ask(wish)
+            result = self._ask(target, wish)
             if wish.port is not None:
-                counters = counters_of(wish.port, self._key_of(wish.attempt), _COUNTERS_TIMEOUT_S)
+                counters = counters_of(wish.port, target.key, _COUNTERS_TIMEOUT_S)
         except Exception as error:
             # A probe that breaks is a failed probe, not a dead prober.
             log.exception("the probe broke", target=wish.target)
@@ -160,23 +161,26 @@ class Prober:
         if wish.port is None:
             return
         try:
-            counters = counters_of(wish.port, self._key_of(wish.attempt), _COUNTERS_TIMEOUT_S)
+            counters = counters_of(wish.port, target.key, _COUNTERS_TIMEOUT_S)
         except Exception:
             log.exception("the counters cannot be read", target=wish.target)
             return
         with self._lock:
             _note(target, counters, self._clock())
 
-    def _ask(self, wish: ProbeWish) -> Probe:
-        key = self._key_of(wish.attempt)
+    def _ask(self, target: _Target, wish: ProbeWish) -> Probe:
         if wish.port is None:
-            return probe(self._doors[wish.target], wish.model, timeout_s=self._timeout_s, api_key=key)
+            door = self._doors[wish.target]
+            return probe(door, wish.model, timeout_s=self._timeout_s, api_key=self._key_of(None))
+        target.key = None
         if wish.attempt is not None:
             # Identity before readiness: an orphan of yesterday on the same port answers 200 too (llama-swap#100).
             listening = set(listening_pids(wish.port))
             if listening and not listening & set(self._pids_of(wish.attempt)):
                 return Probe(ok=False, layer="identity", sentence=f"port {wish.port} is held by pid {min(listening)}")
-        return probe(f"http://127.0.0.1:{wish.port}", wish.model, timeout_s=self._timeout_s, api_key=key)
+            # Whom we cannot see may be another user's, who would like to have the key.
+            target.key = self._key_of(wish.attempt) if listening else None
+        return probe(f"http://127.0.0.1:{wish.port}", wish.model, timeout_s=self._timeout_s, api_key=target.key)
 
     def _keep(self, target: _Target, result: Probe, counters: Counters | None, started_s: float) -> None:
         now_s = self._clock()
