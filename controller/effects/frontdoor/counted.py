@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import replace
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...core.route import Counted
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _STEP_BYTES = 1 << 20  # nearer than that the beginning is not searched, but read
+_WELL = ("requests",)
 _DOOR_ANSWERED = frozenset({"PR", "LR"})
 _OUT_OF_ORDER_S = 60.0  # lines are in the order of their ends, but for a step of the wall clock
 
@@ -29,35 +30,41 @@ def count(log: Path, spans: Sequence[tuple[float, float]]) -> tuple[tuple[Counte
     That is 0 where it has everything, None where there is no log. Of a long time under much traffic only the newest
     part is kept (docs/frontdoor.md), and who shows the numbers has to say since when they are.
     """
-    counts = [Counted() for _ in spans]
+    sums: list[Counter[str]] = [Counter() for _ in spans]
+    waits_s = [0.0 for _ in spans]
     parts = [log.with_name(f"{log.name}.1"), log]
     since_s = min((begin for begin, _ in spans), default=0.0)
     told_since_s = _first_end_s(parts[0]) if parts[0].exists() else 0.0 if log.exists() else None
     for entry in (entry for part in parts for entry in _entries(part, since_s - _OUT_OF_ORDER_S)):
         if entry.door != "public" or entry.path == "/health":
             continue
+        kinds = _kinds(entry)
         for number, (begin, end) in enumerate(spans):
             if begin <= entry.end_s < end:
-                counts[number] = _with(counts[number], entry)
+                sums[number].update(kinds)
+                waits_s[number] = max(waits_s[number], entry.held_s or 0.0)
+    counts = (Counted(**found, longest_wait_s=wait_s) for found, wait_s in zip(sums, waits_s, strict=True))
     return tuple(counts), told_since_s
 
 
-def _with(counted: Counted, entry: Entry) -> Counted:
+def _kinds(entry: Entry) -> tuple[str, ...]:
+    """What of `Counted` it counts as."""
+    if entry.status < 500 and not entry.hold and entry.termination == "--":
+        return _WELL
     sent_away = entry.status == 503 and entry.termination in _DOOR_ANSWERED
     timed_out = entry.hold == "timed_out"
     refused = entry.hold == "full" or (sent_away and not timed_out)
-    return replace(
-        counted,
-        requests=counted.requests + 1,
-        held=counted.held + (entry.hold not in {"", "full"}),
-        released=counted.released + (entry.hold == "released"),
-        timed_out=counted.timed_out + timed_out,
-        left=counted.left + (entry.hold == "left"),
-        refused=counted.refused + refused,
-        cut=counted.cut + entry.is_truncated,
-        errors_5xx=counted.errors_5xx + (entry.status >= 500 and not refused and not timed_out),
-        longest_wait_s=max(counted.longest_wait_s, entry.held_s or 0.0),
-    )
+    found = {
+        "requests": True,
+        "held": entry.hold not in {"", "full"},
+        "released": entry.hold == "released",
+        "timed_out": timed_out,
+        "left": entry.hold == "left",
+        "refused": refused,
+        "cut": entry.is_truncated,
+        "errors_5xx": entry.status >= 500 and not refused and not timed_out,
+    }
+    return tuple(name for name, holds in found.items() if holds)
 
 
 def _entries(part: Path, since_s: float) -> Iterator[Entry]:
