@@ -83,8 +83,8 @@ class SweepDesk:
             raise UsageError(
                 "on_success: ask does not go with --strategy swap: an approval would be waited for in the dark"
             )
-        _require_live(self.desk.journal.state)
         arms = tuple(self._examined(person, arm, wish.options, profile) for arm in file.arms)
+        _require_live(self.desk.journal.state)
         return SweepSheet(file.base.name, file.combinations, on_success, arms, profile, _notes(wish.options, arms))
 
     def file(self, person: Person, text: str, source: str, wish: Wish, key: str | None) -> tuple[Sweep, SweepSheet]:

@@ -165,6 +165,21 @@ def test_what_opens_the_box_needs_an_admin(guarded, text, tmp_path):
     assert "needs admin" in answer.json()["error"]
 
 
+@pytest.mark.parametrize("axis", ["env.LD_PRELOAD: [null, /tmp/x.so]", "command: [[/bin/sh, -c, id]]"])
+def test_an_arm_of_a_sweep_opens_no_more_than_a_proposal(guarded, axis):
+    matrix = f"{TOPOLOGY}gates: demo\nsweep: {{{axis}}}\n"
+    _, approve = guarded.token("approve")
+    with guarded.tcp(approve) as client:
+        for path in ("/v1/sweeps", "/v1/sweeps/look"):
+            answer = client.post(path, json={"topology": matrix, "skip_refused": True})
+            assert (answer.status_code, answer.json()["exit_code"]) == (403, 4), answer.text
+            assert "needs admin" in answer.json()["error"]
+    _, view = guarded.token("view")
+    with guarded.tcp(view) as client:
+        for path in ("/v1/sweeps", "/v1/sweeps/look", "/v1/sweeps/s0001/withdraw"):
+            assert client.post(path, json={"topology": matrix}).status_code == 403
+
+
 def test_secrets_lie_where_the_administrator_puts_them(tmp_path):
     assert is_kept_for_secrets("/etc/cutover/secrets.env")
     for path in ("/etc/cutover/../shadow", "/etc/cutover.env", "/root/x", str(tmp_path)):

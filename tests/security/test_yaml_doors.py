@@ -11,7 +11,7 @@ from controller.errors import CutoverError
 from gates import profile
 from gates.errors import GateUsageError
 from gates.ledger import reference
-from launch import topology
+from launch import sweep, topology
 from launch.errors import LaunchError
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -47,6 +47,7 @@ def _profile(text, tmp_path):
 
 DOORS = {
     "topology": lambda text, _: topology.parse(text, source="t.yaml"),
+    "sweep": lambda text, _: sweep.parse(text, source="s.yaml"),
     "configuration": lambda text, tmp: parse_config(text, "c.yaml", {"state_dir": tmp, "socket": tmp / "s"}),
     "profile": _profile,
     "reference rows": _reference,
