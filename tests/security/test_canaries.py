@@ -53,7 +53,8 @@ def evening(tmp_path_factory, marks):
 
 def _promote(stage, token, environment, profile) -> None:
     text = (
-        "name: marked\nserves: [emu]\nengine: emulator\nflags: [--start-s, '0.1', --ttft-ms, '10', --itl-ms, '3']\n"
+        "name: marked\nserves: [emu]\nengine: emulator\nflags: [--start-s, '0.1', --ttft-ms, '10', --itl-ms, '3', "
+        "--api-key-env, WANTED]\n"
         f"instances: {{a: {{gpus: 1}}}}\nstop_grace_s: 3\ngates: {profile}\nenv_file: {environment}\n"
     )
     rollout = stage.propose(text, "marked.yaml", require_approval=True)
@@ -96,12 +97,22 @@ def _run_a_gate(stage, marks, folder) -> None:
     (folder / "said.txt").write_text(done.stdout + done.stderr)
 
 
-def test_the_engine_got_its_secrets(evening, marks):
+@pytest.fixture(scope="module")
+def all_marks(evening, marks):
+    """Those that were made on the way too: `ours` is the key that the daemon gave the engine."""
+    stage, _, token = evening
+    ours = stage.door().engine_key
+    assert ours is not None
+    return {**marks, "token": token, "ours": ours}
+
+
+def test_the_engine_got_its_secrets(evening, marks, all_marks):
     """Else nothing here would say anything."""
     stage, _, _ = evening
     pids = [process.pid for process in psutil.process_iter() if _is_below(process, stage)]
     environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in pids if Path(f"/proc/{pid}").exists()]
     assert any(marks["hub"].encode() in one and marks["engine"].encode() in one for one in environments)
+    assert any(f"WANTED={all_marks['ours']}".encode() in one for one in environments)
 
 
 def _is_below(process: psutil.Process, stage: Stage) -> bool:
@@ -111,34 +122,40 @@ def _is_below(process: psutil.Process, stage: Stage) -> bool:
         return False
 
 
-def test_no_command_line_has_a_secret(evening, marks):
-    _, _, token = evening
+def test_no_command_line_has_a_secret(all_marks):
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes()
         except OSError:
             continue
-        found = [name for name, mark in {**marks, "token": token}.items() if mark.encode() in words]
+        found = [name for name, mark in all_marks.items() if mark.encode() in words]
         assert found == [], path
 
 
-def test_no_file_has_a_secret_but_those_it_was_written_into(evening, marks):
+def test_no_file_has_a_secret_but_those_it_was_written_into(evening, all_marks):
     """Journal with its WAL, releases, run directories, evidence, pages, logs of daemon, engine and front door."""
-    _, folder, token = evening
+    stage, folder, _ = evening
     files = [path for path in folder.rglob("*") if path.is_file()]
     found = {
         (str(path.relative_to(folder)), name)
         for path in files
-        for name, mark in {**marks, "token": token}.items()
+        for name, mark in all_marks.items()
         if mark.encode() in path.read_bytes()
     }
-    assert found == {("api-keys", "client"), ("secrets.env", "hub"), ("secrets.env", "engine")}
+    state = stage.config.state_dir.relative_to(folder)
+    ours = {(where, name) for where, name in found if name == "ours"}
+    kept = {str(path.relative_to(folder)) for path in (folder / state).rglob("attempt.env")} | {
+        f"{state}/frontdoor/engine.map"
+    }
+    assert {where for where, _ in ours} == {where for where in kept if "frontdoor/run/" not in where}
+    assert all((folder / where).stat().st_mode & 0o077 == 0 for where, _ in ours)
+    assert found - ours == {("api-keys", "client"), ("secrets.env", "hub"), ("secrets.env", "engine")}
     names = {path.name for path in files}
     assert {"journal.sqlite", "daemon.log", "engine.log", "tokens.json", "keys.map", "page.html"} <= names
 
 
-def test_no_answer_of_the_daemon_has_a_secret(evening, marks):
-    stage, _, token = evening
+def test_no_answer_of_the_daemon_has_a_secret(evening, all_marks):
+    stage, _, _ = evening
     status = stage.get("/v1/status")
     release = status["live"]["release"]
     attempt = status["live"]["attempts"][0]["id"]
@@ -147,7 +164,7 @@ def test_no_answer_of_the_daemon_has_a_secret(evening, marks):
     for path in paths:
         answer = stage.api.get(path)
         assert answer.status_code == 200, path
-        assert not any(mark in answer.text for mark in (*marks.values(), token)), path
+        assert not any(mark in answer.text for mark in all_marks.values()), path
 
 
 def test_what_is_ours_alone_is_closed_to_others(evening):
