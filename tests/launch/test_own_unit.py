@@ -3,16 +3,19 @@
 import fcntl
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from launch import own_unit
+from launch import own_unit, shim
 from launch.attempts import Status, observe, start
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +59,25 @@ class Manager:
             given.close()
         return self.units[-1].pid
 
+    @contextmanager
+    def serving(self):
+        """Whoever asks gets a unit, until the end."""
+        self.listener.settimeout(0.05)
+        over = threading.Event()
+
+        def serve() -> None:
+            while not over.is_set():
+                with suppress(TimeoutError):
+                    self.serve()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
     def close(self) -> None:
         self.listener.close()
         for unit in self.units:
@@ -70,9 +92,9 @@ def manager(tmp_path):
     made.close()
 
 
-def asks(attempts, manager):
+def asks(attempts, manager, name="a"):
     """A process of its own that starts an attempt, and stands where its shim is awaited."""
-    run_dir = attempts.root / "a"
+    run_dir = attempts.root / name
     argv = [sys.executable, "-c", ASKS, str(run_dir), str(manager.path)]
     return run_dir, subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE)
 
@@ -129,6 +151,32 @@ def test_a_unit_that_comes_after_the_death_of_who_asked_is_found(manager, attemp
     spec = attempts.spec(argv=("sleep", "1000"), manager=manager.path)
     assert start(spec).pid == manager.units[0].pid
     assert len(manager.units) == 1
+
+
+def test_a_starter_killed_at_any_instant_leaves_one_after_the_next_start(manager, attempts, until):
+    """The crash anywhere between lock, message, unit and record: whatever was there is found, or nothing was."""
+    instants = random.Random(3)  # noqa: S311  # the same instants each time
+    with manager.serving():
+        for turn in range(10):
+            run_dir, starter = asks(attempts, manager, f"turn{turn}")
+            until(run_dir.exists)
+            time.sleep(instants.uniform(0, 0.2))
+            starter.kill()
+            starter.wait()
+            spec = attempts.spec(argv=("sleep", "1000"), name=f"turn{turn}", manager=manager.path)
+            identity = start(spec)
+            until(lambda run_dir=run_dir, pid=identity.pid: shims_of(run_dir) == [pid])
+    assert len(manager.units) >= 10, "the manager was asked each time"
+
+
+def shims_of(run_dir):
+    found = []
+    for pid, stat in shim.all_processes().items():
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if stat.alive and str(run_dir).encode() in words and any(word.endswith(b"shim.py") for word in words):
+                found.append(pid)
+    return found
 
 
 def test_a_front_door_takes_who_waits_at_its_listening_socket(manager, attempts):
