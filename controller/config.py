@@ -416,8 +416,8 @@ def load_config(
 ) -> Config:
     """Read the configuration: `path`, else `$CUTOVER_CONFIG`, else the first that exists of the usual places.
 
-    `system`: whether it is that of the box's daemon; None: as this user is. Raises `UsageError` (exit code 2) with file,
-    line and key.
+    `system`: whether it is that of the box's daemon; None: as this user is. Raises `UsageError` (exit code 2) with
+    file, line and key.
     """
     environment = os.environ if environment is None else environment
     named = path or (Path(environment["CUTOVER_CONFIG"]) if environment.get("CUTOVER_CONFIG") else None)
