@@ -9,9 +9,15 @@ import secrets
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launch.engines.base import engine
-from launch.topology import Topology
+from launch.routers.base import router
+from launch.topology_rules import ROUTER
+
+if TYPE_CHECKING:
+    from launch.release import Release
+    from launch.topology import Topology
 
 KEY = "CUTOVER_API_KEY"
 """The variable of the launch contract; an engine has a name of its own for it besides."""
@@ -25,18 +31,24 @@ def new_key() -> str:
 def key_variables(topology: Topology, instance: str) -> tuple[str, ...] | None:
     """The names by which the instance reads its key from its environment; None when it cannot be told one so.
 
-    Nothing behind a router is: smg takes its workers' key from argv alone, and passes nobody else's on to them.
+    A router stands before engines that want it: it brings it to them, and wants it of its own clients.
     """
-    if topology.router is not None or instance not in topology.instances:
+    if topology.router is not None and router(topology.router.kind).with_key is None:
         return None
     own = engine(topology.engine).key_variables(topology.flags)
-    return None if own is None else (KEY, *own)
+    if own is None:
+        return None
+    return (KEY,) if instance == ROUTER else (KEY, *own)
 
 
-def given_key(topology: Topology, instance: str, key: str | None) -> Mapping[str, str]:
-    """What the environment of an attempt needs, so that its engine wants `key`; nothing where there is none."""
-    names = key_variables(topology, instance) or ()
-    return {} if key is None else dict.fromkeys(names, key)
+def given_key(release: Release, instance: str, key: str | None) -> Mapping[str, str]:
+    """What the environment of an attempt needs, so that its engine wants `key`; nothing where there is none.
+
+    Nor behind a router whose script an earlier version rendered: it would be turned away by its own workers.
+    """
+    unaware = release.topology.router is not None and KEY not in release.scripts[ROUTER]
+    names = key_variables(release.topology, instance) or ()
+    return {} if key is None or unaware else dict.fromkeys(names, key)
 
 
 def read_key(run_dir: Path) -> str | None:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from launch.engine_key import KEY
+from launch.engine_key import KEY, key_variables
 from launch.engines import base
 from launch.engines.base import Expand, Word, engine
 from launch.errors import TopologyError
@@ -74,8 +74,28 @@ def _router_script(topology: Topology, command: Sequence[str]) -> str:
             ': "${CUTOVER_WORKERS:?addresses of the instances, e.g. CUTOVER_WORKERS=http://127.0.0.1:8001}"',
         ],
         ['read -r -a workers <<<"$CUTOVER_WORKERS"'],
-        _exec(command, [*kind.arguments(topology), *grouped(topology.router.flags)]),
+        *_start_router(topology, command, [*kind.arguments(topology), *grouped(topology.router.flags)]),
     )
+
+
+def _start_router(topology: Topology, command: Sequence[str], lines: Sequence[base.Line]) -> list[list[str]]:
+    """As it is; or, before engines that want a key, with that key where there is one."""
+    assert topology.router is not None  # noqa: S101  # asked for only when there is one
+    with_key = router(topology.router.kind).with_key
+    if with_key is None or key_variables(topology, ROUTER) is None:
+        return [_exec(command, lines)]
+    program, *words = map(quoted, command)
+    keyed = " ".join(['"$python" -c', quoted(with_key), '"$program"', *words])
+    launcher = [
+        f"launcher=({' '.join([program, *words])})",
+        f"if [[ -n ${{{KEY}-}} ]]; then  # from the environment: arguments are read by everybody on the box",
+        f'  program=$(readlink -f "$(command -v {program})")',
+        "  python=${program%/*}/python3  # of the same virtual environment",
+        "  [[ -x $python ]] || python=python3",
+        f"  launcher=({keyed})",
+        "fi",
+    ]
+    return [launcher, _exec((Expand("${launcher[@]}"),), lines)]
 
 
 def _user_script(topology: Topology, name: str, instance: Instance, text: str) -> str:
@@ -152,7 +172,7 @@ def _exports(environment: Mapping[str, Word]) -> list[str]:
     return [f"export {name}={quoted(value)}" for name, value in sorted(environment.items())]
 
 
-def _exec(command: Sequence[str], lines: Sequence[base.Line]) -> list[str]:
+def _exec(command: Sequence[Word], lines: Sequence[base.Line]) -> list[str]:
     rows = [f"exec {' '.join(map(quoted, command))}"]
     rows += [f"  {' '.join(map(quoted, line))}" for line in lines]
     return [" \\\n".join(rows)]

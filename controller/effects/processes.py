@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,10 @@ class Processes:
     def run_dir(self, attempt_id: str) -> Path:
         return self.runs / attempt_id
 
-    def start(self, attempt: Attempt, release: Release, host_facts: Mapping[str, Any]) -> Outcome:
-        """Spawn the attempt's shim, or find the one that runs already."""
+    def start(
+        self, attempt: Attempt, release: Release, host_facts: Mapping[str, Any], peers: Collection[str] = ()
+    ) -> Outcome:
+        """Spawn the attempt's shim, or find the one that runs already. `peers`: the others of its release that run."""
         run_dir = self.run_dir(attempt.id)
         try:
             seen = launched.observe(run_dir)
@@ -73,13 +75,17 @@ class Processes:
                     return Outcome(False, f"{place} is in use: {holder_of(taken)}", port_conflict=True)
             frozen = load_release(self.releases, release.id)
             write_owner(run_dir, attempt)
-            identity = launched.start(self._spec(attempt, release, frozen))
+            identity = launched.start(self._spec(attempt, release, frozen, self._key_beside(peers)))
             (run_dir / "host.json").write_text(json.dumps(host_facts, indent=2) + "\n")
         except (LaunchError, OSError, KeyError) as error:
             return Outcome(False, f"{attempt.id} could not be started: {error}")
         return Outcome(True, pid=identity.pid, start_ticks=identity.start_ticks)
 
-    def _spec(self, attempt: Attempt, release: Release, frozen: LaunchedRelease) -> AttemptSpec:
+    def _key_beside(self, peers: Collection[str]) -> str | None:
+        """What its peers have, with or without: a router that has no key cannot ask a worker that wants one."""
+        return next(filter(None, map(self.key_of, peers)), None) if peers else self._engine_key()
+
+    def _spec(self, attempt: Attempt, release: Release, frozen: LaunchedRelease, key: str | None) -> AttemptSpec:
         run_dir = self.run_dir(attempt.id)
         return AttemptSpec(
             attempt_id=attempt.id,
@@ -94,7 +100,7 @@ class Processes:
                 "CUTOVER_PORT_FIRST": str(attempt.port + 1),
                 "CUTOVER_PORT_LAST": str(attempt.port + self.port_block - 1),
                 "CUTOVER_WORKERS": " ".join(f"http://{HOST}:{port}" for port in attempt.workers),
-                **given_key(frozen.topology, attempt.instance, self._engine_key()),
+                **given_key(frozen, attempt.instance, key),
             },
             grace_s=release.stop_grace_s,
             locks=tuple(self.locks / f"cutover-{gpu}.lock" for gpu in attempt.gpus if is_real(gpu)),

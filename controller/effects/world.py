@@ -10,7 +10,7 @@ from ..config import Config
 from ..core import actions
 from ..core.actions import Effect, Outcome
 from ..core.desired import SWITCHED, candidate_seat, probe_wishes
-from ..core.records import AttemptState, Now, Rollout, State
+from ..core.records import AttemptState, Now, Rollout, Seat, State
 from ..core.route import DoorSeen, Traffic
 from ..core.seen import GateSeen, Life, ProcessSeen, Seen, Users
 from ..core.takeover import candidates
@@ -161,7 +161,12 @@ class RealWorld:
     def _start(self, action: actions.StartAttempt, state: State) -> Outcome:
         attempt = state.attempts[action.attempt]
         facts = host_facts(state, self.gpus.facts())
-        return self.processes.start(attempt, state.releases[attempt.release], facts)
+        peers = [
+            other.id
+            for other in state.seat_attempts(Seat(attempt.release, attempt.rollout))
+            if other.id != attempt.id and other.state is not AttemptState.PLANNED
+        ]
+        return self.processes.start(attempt, state.releases[attempt.release], facts, peers)
 
     def _bed(self, action: actions.SleepAttempt | actions.WakeAttempt, state: State, wanted: str) -> Outcome:
         return self.sleeper.begin(state.attempts[action.attempt], wanted, again=action.again)

@@ -22,6 +22,10 @@ class Router(Program, Protocol):
     package: ClassVar[str | None] = None
     health_path: ClassVar[str]
     port_count: ClassVar[int] = 10
+    with_key: ClassVar[str | None] = None
+    """Python by which its program, a Python script, is given CUTOVER_API_KEY where nobody else can read it. That is the
+    key that its workers want, and that it wants of its own clients then. None: engines behind it have no key.
+    """
 
     def arguments(self, topology: Topology) -> tuple[Line, ...]:
         """What we add before the user's flags, the worker list included."""

@@ -23,6 +23,12 @@ class Smg(Router):
     default_command = ("smg", "launch")
     package = "smg"
     health_path = "/readiness"
+    # It reads its key from its arguments, and from nowhere else (1.13.0). Those of the process everybody on the box may
+    # read; the copy of them that its program reads nobody may.
+    with_key = (
+        'import os, runpy, sys; sys.argv = [*sys.argv[1:], "--api-key", os.environ["CUTOVER_API_KEY"]]; '
+        'runpy.run_path(sys.argv[0], run_name="__main__")'
+    )
     owned_flags: ClassVar[Mapping[str, str]] = {
         "--host": "the address is chosen per attempt; remove it",
         "--port": "the port is chosen per attempt; remove it",
@@ -33,7 +39,7 @@ class Smg(Router):
         "--service-discovery": "the workers are the instances of this topology; remove it",
         "--discovery-provider": "the workers are the instances of this topology; remove it",
         "--discovery-file": "the workers are the instances of this topology; remove it",
-        "--api-key": base.SECRET_IN_ARGV + ", or leave it out: the router listens on the loopback address only",
+        "--api-key": base.SECRET_IN_ARGV + ", or leave it out: it gets the one that its workers want",
         "--tls-cert-path": "the front door and the probes speak plain HTTP on the loopback address; remove it",
         "--tls-key-path": "the front door and the probes speak plain HTTP on the loopback address; remove it",
     }

@@ -133,7 +133,10 @@ def _the_key_is_nobody_elses(stage, folder, key):
 
 
 def test_without_client_keys_from_engines_that_want_none_to_one_that_does(tmp_path, make, profile, monkeypatch):
-    """As after an upgrade: what runs was started without a key, and has to be adopted and rolled back to."""
+    """As after an upgrade: what runs was started without a key, and has to be adopted and rolled back to.
+
+    Those that want one stand behind a router, which has to bring it to them.
+    """
     settings = {
         "gpus": {"kind": "none", "count": 4}, "bake": {"seconds": 1, "interval_s": 0.5}, "start_s": 90,
         "engine_keys": "off",
@@ -147,7 +150,11 @@ def test_without_client_keys_from_engines_that_want_none_to_one_that_does(tmp_pa
         stage.start_daemon()
         monkeypatch.setenv(LOAD_KEY, "anything-at-all")
         load = Clients(f"http://{stage.config.public}", "emu", 4, 40, tmp_path / "clients.log")
-        promote(stage, make, profile, "two", *GUARDED)
+        pair = make("pair", *GUARDED, instances="{a: {gpus: 1}, b: {gpus: 1}}", extra="router: {kind: smg}\n")
+        done = stage.finish(stage.propose(pair, "pair.yaml", gates=profile))
+        assert done["phase"] == "promoted", done["why"]
+        for attempt in stage.get("/v1/status")["live"]["attempts"]:
+            assert status_of(f"127.0.0.1:{attempt['port']}") == 401, attempt["id"]
         process = launched.observe(stage.config.runs_dir / live(stage)["id"]).child_pid
         assert f"{KEY}={stage.door().engine_key}".encode() in Path(f"/proc/{process}/environ").read_bytes()
         assert stage.finish(stage.post("/v1/rollback")["rollout"]["id"])["phase"] == "rolled_back"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import shlex
 import subprocess
+import sys
 
 import pytest
 
 from launch.engine_key import KEY, given_key, key_variables, new_key, read_key
+from launch.release import freeze
 from launch.render import render
 from launch.topology import parse
 
+SMG = "router: {kind: smg}\n"
 MODEL = {"vllm": "/models/m", "sglang": "/models/m", "llamacpp": "/models/m.gguf"}
 
 
@@ -31,18 +36,59 @@ def topology(engine="vllm", *, flags=(), router="", extra=""):
         (topology("emulator", flags=("--api-key-env", "MINE")), (KEY, "MINE")),
         (topology("emulator", flags=("--api-key-env=MINE",)), (KEY, "MINE")),
         (topology("script", extra="script: /srv/start.sh\n"), (KEY,)),
-        (topology("vllm", router="router: {kind: smg}\n"), None),  # smg takes its workers' key from argv alone
+        (topology("vllm", router=SMG), (KEY, "VLLM_API_KEY")),
+        (topology("sglang", router=SMG), None),
     ],
 )
 def test_each_engine_reads_it_under_names_of_its_own(wanted, names):
     assert key_variables(wanted, "a") == names
-    given = given_key(wanted, "a", "ek-1")
-    assert given == dict.fromkeys(names or (), "ek-1")
-    assert given_key(wanted, "a", None) == {}
 
 
-def test_a_router_itself_has_none():
-    assert key_variables(topology("vllm", router="router: {kind: smg}\n"), "router") is None
+def test_a_router_brings_it_where_its_engines_can_want_it():
+    assert key_variables(topology("vllm", router=SMG), "router") == (KEY,)
+    assert key_variables(topology("sglang", router=SMG), "router") is None
+
+
+@pytest.mark.parametrize("router", ["", SMG])
+def test_what_an_attempt_is_given(router):
+    release = freeze(topology("vllm", router=router), check_paths=False)
+    assert given_key(release, "a", "ek-1") == {KEY: "ek-1", "VLLM_API_KEY": "ek-1"}
+    assert given_key(release, "a", None) == {}
+
+
+def test_a_router_of_an_earlier_version_is_not_turned_away_by_its_own_workers():
+    """Its frozen script does not bring a key: so nobody in that release wants one."""
+    release = freeze(topology("vllm", router=SMG), check_paths=False)
+    assert given_key(release, "router", "ek-1") == {KEY: "ek-1"}
+    before = {**release.scripts, "router": "exec smg launch\n"}
+    old = dataclasses.replace(release, scripts=before)
+    assert [given_key(old, name, "ek-1") for name in ("a", "router")] == [{}, {}]
+
+
+def test_a_router_has_it_among_its_arguments_where_nobody_else_can_read_them(tmp_path):
+    """The program reads `--api-key`; the process was started without it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "python3").symlink_to(sys.executable)
+    program = folder / "smg"
+    program.write_text(
+        "import sys\nprint(sys.argv[1:])\nprint(open('/proc/self/cmdline').read().replace(chr(0), ' '))\n"
+    )
+    program.chmod(0o700)
+    link = tmp_path / "smg"
+    link.symlink_to(program)
+    wanted = topology("vllm", router=SMG)
+    script = render(wanted, command=["vllm"], router_command=[str(link), "launch"])["router"]
+    told = {"HOST": "127.0.0.1", "PORT": "1", "CUTOVER_WORKERS": "http://127.0.0.1:2", KEY: "ek-1"}
+    done = subprocess.run(
+        ["bash"], input=script, capture_output=True, text=True, check=True, timeout=30,
+        env={"PATH": os.environ["PATH"], **told},
+    )  # fmt: skip
+    words, shown = done.stdout.splitlines()
+    assert words.endswith("'--api-key', 'ek-1']")
+    assert words.startswith("['launch', '--host', '127.0.0.1'")
+    assert "ek-1" not in shown
+    assert "--worker-urls http://127.0.0.1:2" in shown
 
 
 def test_no_two_are_the_same_and_no_shell_reads_anything_into_one():
@@ -77,7 +123,7 @@ def test_a_key_in_the_users_own_file_gives_way_to_the_one_that_probes_bring(tmp_
     file = tmp_path / "secrets.env"
     file.write_text("VLLM_API_KEY=theirs\nHF_TOKEN=hub\n")
     with_file = topology("vllm", extra=f"env_file: {file}\n")
-    ours = given_key(with_file, "a", "ek-ours")
+    ours = given_key(freeze(with_file, check_paths=False), "a", "ek-ours")
     key, argv = started(tmp_path, with_file, **ours)
     assert key == "ek-ours"
     assert "ek-ours" not in argv
@@ -89,4 +135,6 @@ def test_scripts_of_topologies_without_a_file_stay_the_bytes_they_were():
     """Else every release would get another digest for nothing."""
     assert KEY not in render(topology("vllm"), command=["vllm"])["a"]
     assert KEY in render(topology("vllm", extra="env_file: /etc/cutover/x.env\n"), command=["vllm"])["a"]
+    for engine in ("sglang", "emulator"):
+        assert KEY not in "".join(render(topology(engine, router=SMG), command=["x"], router_command=["smg"]).values())
     assert KEY not in render(topology("sglang", extra="env_file: /etc/cutover/x.env\n"), command=["python"])["a"]
