@@ -126,6 +126,14 @@ def _night(line: Line, _: State) -> Event | None:
     return Event(f"{name}.{state}", kind, severity, sentence(said), line.wall_s, night=name)
 
 
+def _sweep(line: Line, state: State) -> Event | None:
+    sweep = state.sweeps.get(str(line.detail["sweep"]))
+    if sweep is None:
+        return None
+    said = f"sweep {sweep.id} ({sweep.name}) is decided: {sweep.why}; `cutover sweep show {sweep.id}`"
+    return Event(f"{sweep.id}.decided", Kind.SWEEP, Severity.INFO, sentence(said), line.wall_s, rollout=sweep.followed_by)
+
+
 def _card(line: Line, _: State) -> Event | None:
     gpu, closed = str(line.detail["gpu"]), line.detail["closed"]
     if closed["by"]:
@@ -140,6 +148,7 @@ _TELLERS: Mapping[str, Callable[[Line, State], Event | None]] = {
     act.CommitRollback.__name__: _rollout,
     act.TryAgain.__name__: _rollout,
     act.NoteNight.__name__: _night,
+    act.ConcludeSweep.__name__: _sweep,
     act.CloseCard.__name__: _card,
 }
 """Of the actions that can end a rollout or let it wait for a person, and no others: an old one is not told again."""

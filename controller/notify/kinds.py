@@ -17,6 +17,7 @@ class Kind(StrEnum):
     ALARM = "alarm"  # something needs somebody
     MISSED = "missed"  # a window passed while nobody was awake
     REPORT = "report"  # a night is over
+    SWEEP = "sweep"  # every arm of a sweep was tried
     TEST = "test"  # somebody asks whether they can be reached; told to every target
 
 

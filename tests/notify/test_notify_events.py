@@ -9,7 +9,7 @@ from fake_world import Box as Played
 from fake_world import FakeWorld, make_release
 
 from controller.core import actions as act
-from controller.core.night_records import Night, NightState
+from controller.core.night_records import Arm, Night, NightState, OnSuccess, Sweep
 from controller.core.policy import Policy
 from controller.core.records import Closed, Kind, Options, Phase, Rollout, Seat, State
 from controller.core.table import Event as Happening
@@ -136,6 +136,16 @@ def test_lines_of_a_real_journal(box):
     assert events[0].night == "nightly@2026-11-30"
     assert events[2].gpu == "GPU-2b"
     assert [line.seq for line in box.journal.lines(lines[2].seq, limit=2)] == [lines[3].seq, lines[4].seq]
+
+
+def test_a_sweep_that_is_decided(box):
+    release = make_release("fp8")
+    sweep = Sweep("", "mtp", "alice", 0.0, OnSuccess.REPORT, (Arm("kv=fp8", release.id),))
+    box.do(act.FileSweep(sweep, (release,), Options(), ()))
+    box.do(act.ConcludeSweep("s0001", ""), "no arm is better")
+    events = [event for line in box.journal.lines(0) if (event := event_of(line, box.journal.state))]
+    assert [(e.id, e.kind, e.severity) for e in events] == [("s0001.decided", "sweep", "info")]
+    assert events[0].sentence == "sweep s0001 (mtp) is decided: no arm is better; `cutover sweep show s0001`"
 
 
 def test_a_record_is_the_event_again():
