@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import structlog
 
 from .config import Config
 from .core.records import Now
+from .core.retention import DAY_S
 from .effects.remnants import removals, remove
 from .store.ballast import Ballast, free_bytes, total_bytes
 from .store.journal import Journal
@@ -73,6 +75,7 @@ class Housekeeper:
         if self._pruned_s is not None and now.boot_s - self._pruned_s < PRUNE_EVERY_S:
             return
         self._pruned_s = now.boot_s
+        self._forget(now)
         for removal in removals(self._config, self._journal.state, now.wall_s):
             if self._ending.is_set():
                 return
@@ -80,3 +83,15 @@ class Housekeeper:
                 log.warning("not pruned", why=trouble)
             else:
                 log.info("pruned", path=str(removal.paths[0]), size_bytes=removal.size_bytes, why=removal.why)
+
+    def _forget(self, now: Now) -> None:
+        """The journal's own past. On a full disk it waits: what is kept free there is for a way back."""
+        if self._ballast.is_dropped:
+            return
+        try:
+            told = self._journal.forget(now.wall_s - self._config.keep.days * DAY_S, now)
+        except sqlite3.Error as error:
+            log.warning("the past was not forgotten", why=str(error))
+        else:
+            if told:
+                log.info("forgotten", what=told)

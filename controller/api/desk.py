@@ -245,7 +245,8 @@ class Desk:
         try:
             return self.journal.state.rollouts[rollout_id]
         except KeyError:
-            raise NotFoundError(f"there is no rollout {rollout_id}: `cutover history` lists them") from None
+            hint = "`cutover history` lists them, and what ended long ago and nobody needs is not kept"
+            raise NotFoundError(f"there is no rollout {rollout_id}: {hint}") from None
 
     def _preflight(self, release: Release, options: Options) -> tuple[str, ...]:
         """What preflight has to say of it; raises `RefusedError` where it refuses and nobody overruled."""

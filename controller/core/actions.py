@@ -296,6 +296,28 @@ class StandDown(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class KeepOfThePast:
+    """What stays whatever its age. A clock that jumps, or a box that rests for a season, costs no history."""
+
+    newest: int  # rollouts
+    measured: int  # releases, the last that were tried: where their times and figures were measured last
+    good: int  # releases, the last that were promoted and not found bad since: they could take over
+
+
+@dataclass(frozen=True, slots=True)
+class Forget(Record):
+    """What of the past nobody needs any more leaves the journal: see `core.forgetting`."""
+
+    ended_before_wall_s: float
+    keep: KeepOfThePast
+    rollouts: tuple[str, ...] = ()
+    attempts: tuple[str, ...] = ()
+    nights: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
+    releases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StartAttempt(Effect):
     attempt: str
 

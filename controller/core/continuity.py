@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from .desired import SWITCHED
 from .night_records import NightState
@@ -14,6 +14,7 @@ from .records import ACTIVE, TERMINAL, Attempt, AttemptState, Kind, Phase, Rollo
 from .seats import all_ready, is_fresh
 from .seen import Life, Seen
 from .table import MOVES
+from .takeover import last_known_good, last_takeover
 
 LIVES: Mapping[str, tuple[str, ...]] = {
     "planned": ("starting", "retiring"),
@@ -49,13 +50,35 @@ def broken_steps(before: State, after: State, seen: Seen | None, policy: Policy)
 
 
 def _forgotten(before: State, after: State) -> Iterator[str]:
-    """What was acknowledged once is there for good."""
-    for what, had, has in (
-        ("release", before.releases, after.releases),
-        ("rollout", before.rollouts, after.rollouts),
-        ("attempt", before.attempts, after.attempts),
-    ):
-        yield from (f"{what} {name} is forgotten" for name in had if name not in has)
+    """What was acknowledged once is there, until it has ended and nothing that is left refers to it."""
+    kinds = ("releases", "rollouts", "attempts", "nights", "sweeps")
+    if all(getattr(before, kind).keys() <= getattr(after, kind).keys() for kind in kinds):
+        return
+    open_ones = [r for r in before.rollouts.values() if r.ended_wall_s is None]
+    unfinished = [
+        *((a.id, after.attempts) for a in before.held),
+        *((r.id, after.rollouts) for r in open_ones),
+        *((n.id, after.nights) for n in before.nights.values() if n.state is NightState.OPEN),
+        *((s.id, after.sweeps) for s in before.sweeps.values() if s.decided_wall_s is None),
+    ]
+    yield from (f"{name} has not ended and is forgotten" for name, there in unfinished if name not in there)
+    yield from (f"{name} is forgotten, and {by} refers to it" for by, name in _dangling(after, open_ones))
+    for what, asked in (("the last known good release", last_known_good), ("the last take-over", last_takeover)):
+        if asked(before) != asked(after):
+            yield f"{what} was {asked(before)}, and is {asked(after)} since something was forgotten"
+
+
+def _dangling(state: State, open_ones: Iterable[Rollout]) -> Iterator[tuple[str, str]]:
+    seats = [("live", state.live), ("previous", state.previous)]
+    seats += [(r.id, seat) for r in open_ones for seat in (*r.before, r.target, r.instead_of)]
+    rollouts = [(by, seat.rollout) for by, seat in seats if seat is not None]
+    rollouts += [(a.id, a.rollout) for a in state.attempts.values()]
+    rollouts += [(sweep.id, arm.rollout) for sweep in state.sweeps.values() for arm in sweep.arms]
+    releases = [(by, seat.release) for by, seat in seats if seat is not None]
+    releases += [(r.id, r.release) for r in state.rollouts.values()]
+    releases += [(a.id, a.release) for a in state.attempts.values()]
+    yield from ((by, name) for by, name in rollouts if name not in state.rollouts)
+    yield from ((by, name) for by, name in releases if name not in state.releases)
 
 
 def _filed(rollout: Rollout, before: State, policy: Policy) -> Iterator[str]:
@@ -125,8 +148,12 @@ def _taken_over(rollout: Rollout, state: State, policy: Policy) -> Iterator[str]
 
 def _decided_since(takeover: Rollout, state: State) -> bool:
     ends = {Phase.PROMOTED, Phase.ROLLBACK_FAILED, Phase.ROLLED_BACK}
-    later = [r for r in state.rollouts.values() if r.id > takeover.id and r.instead_of is None and r.phase in ends]
+    later = [r for r in state.rollouts.values() if _after(r, takeover) and r.instead_of is None and r.phase in ends]
     return any(r.phase is not Phase.ROLLED_BACK or r.kind is Kind.ROLLBACK for r in later)
+
+
+def _after(rollout: Rollout, other: Rollout) -> bool:
+    return (len(rollout.id), rollout.id) > (len(other.id), other.id)
 
 
 def _promoted(rollout: Rollout, state: State) -> Iterator[str]:

@@ -99,12 +99,12 @@ def return_s(state: State, target: str, leaving: Collection[str], policy: Policy
 def gates_s(state: State, release: str, profile: tuple[object, ...]) -> float | None:
     """How long the gates took: of this release, else of the last one that had the same gates."""
     tried = [r for r in state.rollouts.values() if r.kind is Kind.PROPOSE and Phase.GATING.value in r.times]
-    ran = [r for r in tried if _passed_all(r)]
+    ran = [r for r in tried if passed_all(r)]
     same = [r for r in ran if r.release == release] or [r for r in ran if r.profile == profile and profile]
     return round(same[-1].times[Phase.GATING.value], 1) if same else None
 
 
-def _passed_all(rollout: Rollout) -> bool:
+def passed_all(rollout: Rollout) -> bool:
     """A gate that stopped early at a failure says nothing about how long a good run takes."""
     return len({r.index for r in rollout.gates if r.verdict == "pass" and r.index >= 0}) == len(rollout.profile)
 

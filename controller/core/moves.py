@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import actions as act
+from . import forgetting
 from . import moves_attempts as attempts
 from . import moves_nights as nights
 from . import moves_rollouts as rollouts
@@ -54,6 +55,7 @@ INTENTS: Mapping[type[act.Action], Callable[[State, Any, Now, str], State]] = {
     act.CommitRollback: rollouts.commit_rollback,
     act.RecordSwitch: rollouts.record_switch,
     act.RecordSample: rollouts.record_sample,
+    act.Forget: forgetting.forget,
     act.StartAttempt: attempts.begin_start,
     act.StopAttempt: attempts.begin_stop,
     act.SleepAttempt: attempts.begin_sleep,

@@ -435,7 +435,11 @@ class State:
     def queue(self) -> tuple[Rollout, ...]:
         """Waiting rollouts, rollbacks first: production comes before plans, and what it can do before what it might."""
         waiting = [r for r in self.rollouts.values() if r.phase is Phase.QUEUED]
-        return tuple(sorted(waiting, key=lambda r: (_TURN.get(r.kind, len(_TURN)), -r.options.priority, r.id)))
+        return tuple(sorted(waiting, key=_turn))
+
+
+def _turn(rollout: Rollout) -> tuple[int, int, int, str]:
+    return _TURN.get(rollout.kind, len(_TURN)), -rollout.options.priority, len(rollout.id), rollout.id
 
 
 _TURN = {Kind.ROLLBACK: 0, Kind.MEASURE: 1}

@@ -6,7 +6,7 @@ stays. Then, and where there is no such release, everything is held and a person
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from . import actions as act
 from .actions import Decision
@@ -29,7 +29,7 @@ def take_over(state: State, seen: Seen, policy: Policy) -> Decision | None:
     busy = state.active is not None and state.active.phase is not Phase.AWAITING_APPROVAL
     if busy or any(r.kind is Kind.ROLLBACK for r in state.queue) or last_takeover(state) is not None:
         return None
-    seat = last_known_good(state, seen)
+    seat = last_known_good(state, seen.releases_gone)
     if seat is None or state.live is None:
         return None
     asks = act.Propose(Kind.ROLLBACK, state.releases[seat.release], BY, Options(), (), seat, state.live)
@@ -58,12 +58,17 @@ def last_takeover(state: State) -> Rollout | None:
             continue
         if rollout.instead_of is not None:
             return rollout if _is_in_effect(rollout, rollout.instead_of, state) else None
-        if rollout.phase in {Phase.PROMOTED, Phase.ROLLBACK_FAILED} or _is_return(rollout):
+        if decides(rollout):
             return None
     return None
 
 
-def last_known_good(state: State, seen: Seen) -> Seat | None:
+def decides(rollout: Rollout) -> bool:
+    """Whether a person has decided by it who is live."""
+    return rollout.phase in {Phase.PROMOTED, Phase.ROLLBACK_FAILED} or _is_return(rollout)
+
+
+def last_known_good(state: State, releases_gone: Collection[str] = ()) -> Seat | None:
     """The newest other release that passed its bake and serves the same models; None where there is none.
 
     What has not been good since: what was given up, left behind by a rollback, worse in a bake, or rejected by a gate.
@@ -72,16 +77,23 @@ def last_known_good(state: State, seen: Seen) -> Seat | None:
     if state.live is None:
         return None
     live = state.releases[state.live.release]
-    bad = {live.id, *seen.releases_gone}
-    died = [Seat(a.release, a.rollout) for a in state.attempts.values() if a.given_up]
+    bad, found_bad = {live.id, *releases_gone}, marks(state)
     for rollout in reversed(tuple(state.rollouts.values())):
-        bad.update(seat.release for seat in died if seat.rollout == rollout.id)
-        bad.update(_found_bad(rollout))
+        bad.update(found_bad.get(rollout.id, ()))
         release = state.releases[rollout.release]
         if rollout.phase is Phase.PROMOTED and release.id not in bad and _serves_as(release, live):
             known = state.previous
             return known if known is not None and known.release == release.id else rollout.seat
     return None
+
+
+def marks(state: State) -> Mapping[str, frozenset[str]]:
+    """Rollout → releases that have not been good since: what it left behind, or showed; what died in its seat."""
+    found = {rollout.id: set(_found_bad(rollout)) for rollout in state.rollouts.values()}
+    for attempt in state.attempts.values():
+        if attempt.given_up and attempt.rollout in found:
+            found[attempt.rollout].add(attempt.release)
+    return {name: frozenset(releases) for name, releases in found.items() if releases}
 
 
 def candidates(state: State) -> tuple[str, ...]:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from ..core import actions as act
+from ..core.forgetting import KEEP, to_forget, words
 from ..core.moves import conclude, intend
 from ..core.night_records import Night, Sweep
 from ..core.records import Attempt, Now, Release, Rollout, State
@@ -35,6 +37,8 @@ BEGINS = frozenset({"propose", "restart", "sweep"})
 """Verbs that begin something new: refused while the disk is full."""
 
 Written = TypeVar("Written")
+Statements = tuple[tuple[str, tuple[Any, ...]], ...]
+_NUMBER = re.compile(r"\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ class Journal:
             state = intend(self.state, action, now, why)
             about = filed_as(action, state)
             asked = (key, now.wall_s, who, verb, about)
-            extra = ("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", asked) if key else None
+            extra: Statements = (("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", asked),) if key else ()
             try:
                 if verb in BEGINS:  # what was kept free is for the way back
                     self._write(state, action, why, now, "ok", extra)
@@ -164,6 +168,29 @@ class Journal:
                 raise StoreError(f"the journal cannot be written ({error}); nothing was filed") from error
         crash_point("request-after")
         return about
+
+    def forget(self, ended_before_wall_s: float, now: Now, keep: act.KeepOfThePast = KEEP) -> str:
+        """Take out what has ended before that moment and nobody needs: its records, its lines, and what was asked then.
+
+        All in one transaction. Returns what went, in words; empty: nothing. The ballast is not for this: raises
+        `sqlite3.Error` on a full disk.
+        """
+        crash_point("request-before")
+        with self._lock:
+            action = to_forget(self.state, ended_before_wall_s, keep)
+            told = words(action)
+            if not told and not self._has_lines_before(ended_before_wall_s):
+                return ""
+            why = f"nobody needs it any more: {told or 'old lines'}"
+            state = intend(self.state, action, now, why)
+            self._write(state, action, why, now, "ok", _of_the_past(action))
+        crash_point("request-after")
+        return told or "old lines"
+
+    def _has_lines_before(self, wall_s: float) -> bool:
+        """Of those that belong to no rollout; a year of them is looked at by its first."""
+        first = self._db.execute("SELECT wall_s FROM journal WHERE rollout = '' ORDER BY seq LIMIT 1").fetchone()
+        return first is not None and first[0] < wall_s
 
     def _with_room(self, write: Callable[[], Written]) -> Written:
         """Once more with the ballast's room, where there was none and there is ballast."""
@@ -239,7 +266,7 @@ class Journal:
         why: str,
         now: Now,
         outcome: str | None,
-        extra: tuple[str, tuple[Any, ...]] | None = None,
+        extra: Statements = (),
     ) -> int:
         with self._db:
             self._save(state)
@@ -259,14 +286,14 @@ class Journal:
                     outcome,
                 ),
             )
-            if extra:
-                self._db.execute(*extra)
+            for statement in extra:
+                self._db.execute(*statement)
         self.state = state
         self.seq = int(cursor.lastrowid or 0)
         return self.seq
 
     def _save(self, state: State) -> None:
-        """Write the records that changed: unchanged ones are the same objects."""
+        """Write the records that changed, unchanged ones are the same objects; take out those that are gone."""
         old = self.state
         rows: list[tuple[str, str, str]] = []
         rows += _changed("release", old.releases, state.releases, _RELEASE)
@@ -277,6 +304,8 @@ class Journal:
         bare = replace(state, releases={}, rollouts={}, attempts={}, nights={}, sweeps={})
         rows.append(("state", "", _STATE.dump_json(bare).decode()))
         self._db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", rows)
+        if gone := [*_gone(old, state)]:
+            self._db.executemany("DELETE FROM records WHERE kind = ? AND id = ?", gone)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -333,10 +362,10 @@ def load_state(db: sqlite3.Connection) -> State:
         return replace(
             state,
             releases=_records(db, "release", _RELEASE),
-            rollouts=_records(db, "rollout", _ROLLOUT),
+            rollouts=_by_number(_records(db, "rollout", _ROLLOUT)),
             attempts=_by_number(_records(db, "attempt", _ATTEMPT)),
             nights=_records(db, "night", _NIGHT),
-            sweeps=_records(db, "sweep", _SWEEP),
+            sweeps=_by_number(_records(db, "sweep", _SWEEP)),
         )
     except (ValidationError, ValueError) as error:
         first = str(error).splitlines()[0]
@@ -361,15 +390,37 @@ def filed_as(action: act.Record, state: State) -> str:
     return f"s{state.sweep_seq:04d}" if isinstance(action, act.FileSweep) else rollout_of(action, state)
 
 
-def _by_number(attempts: dict[str, Attempt]) -> dict[str, Attempt]:
-    """Attempts in the order in which they were made: rules take the last one for the newest."""
-    return dict(sorted(attempts.items(), key=lambda item: int(item[0].rsplit("-", 1)[1])))
+def _by_number(records: dict[str, Any]) -> dict[str, Any]:
+    """In the order in which they were made: rules take the last one for the newest. ``r9999`` is before ``r10000``."""
+    return dict(sorted(records.items(), key=lambda item: int(_NUMBER.search(item[0])[0])))  # type: ignore[index]
 
 
 def _changed(
     kind: str, old: Mapping[str, Any], new: Mapping[str, Any], adapter: TypeAdapter[Any]
 ) -> list[tuple[str, str, str]]:
     return [(kind, key, adapter.dump_json(value).decode()) for key, value in new.items() if old.get(key) is not value]
+
+
+def _gone(old: State, new: State) -> Iterator[tuple[str, str]]:
+    for kind, had, has in (
+        ("release", old.releases, new.releases),
+        ("rollout", old.rollouts, new.rollouts),
+        ("attempt", old.attempts, new.attempts),
+        ("night", old.nights, new.nights),
+        ("sweep", old.sweeps, new.sweeps),
+    ):
+        if not had.keys() <= has.keys():
+            yield from ((kind, name) for name in had if name not in has)
+
+
+def _of_the_past(action: act.Forget) -> Statements:
+    """Lines of what goes, old ones of no rollout, and what was asked for then: its keys do not come again."""
+    before = (action.ended_before_wall_s,)
+    return (
+        *(("DELETE FROM journal WHERE rollout = ?", (rollout,)) for rollout in action.rollouts),
+        ("DELETE FROM journal WHERE rollout = '' AND wall_s < ?", before),
+        ("DELETE FROM requests WHERE wall_s < ?", before),
+    )
 
 
 def _plain(value: Any) -> Any:

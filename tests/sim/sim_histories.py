@@ -87,6 +87,8 @@ class History:
         happenings = HAPPENINGS | AT_NIGHT if by_night else HAPPENINGS
         self.happenings, self.weights = zip(*happenings.items(), strict=True)
         self.sim.follow(**POLICIES[seed % len(POLICIES)])
+        # In every fifth the journal forgets what it can, at any time; all else in it happens as if it did not.
+        self.forgetting = random.Random(-seed) if seed % 5 == 2 else None  # noqa: S311 - replayed by its seed
         if by_night:
             self._open_windows()
 
@@ -119,6 +121,8 @@ class History:
             with contextlib.suppress(IllegalMove):  # somebody asked for what cannot be had now: nothing was changed
                 happening(self)
             sim.world.version += 1
+        if self.forgetting is not None and self.forgetting.random() < 0.2:
+            sim.forget()
         if dice.random() < self.deadly:
             sim.kill_in = dice.randrange(1, 12)
         if not sim.step():

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent.parent
 ENOUGH = 5_000  # histories in which a mutant has to be found
 
 CORE = "controller/core/"
+FORGETTING = CORE + "forgetting.py"
 JOURNAL = "controller/store/journal.py"
 
 
@@ -308,7 +309,7 @@ MUTANTS = (
     _one(
         "attempts are read in the order of their names",
         JOURNAL,
-        'int(item[0].rsplit("-", 1)[1])',
+        "int(_NUMBER.search(item[0])[0])",
         "item[0]",
     ),
     _one(
@@ -318,6 +319,31 @@ MUTANTS = (
         "            state = intend(self.state, action, now, why)\n"
         "            self.state = state if isinstance(action, act.MarkStopped) else self.state\n"
         "            done",
+    ),
+    # what is forgotten
+    _one(
+        "who makes room by an open plan is forgotten",
+        FORGETTING,
+        '            planned = (*rollout.planned("gives_way"), *rollout.planned("later"))\n',
+        "            planned = ()\n",
+    ),
+    _one(
+        "the last known good release is forgotten",
+        FORGETTING,
+        ", *_good(state, keep.good)}",
+        "}",
+    ),
+    _one(
+        "what was found against a release is forgotten before the release",
+        FORGETTING,
+        "set(_against(staying & set(state.rollouts), state))",
+        "set()",
+    ),
+    _one(
+        "records that are forgotten stay on the disk",
+        JOURNAL,
+        "        if gone := [*_gone(old, state)]:",
+        "        if gone := [(kind, name) for kind, name in _gone(old, state) if kind != 'attempt']:",
     ),
     # the loop
     _one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import sqlite3
@@ -104,6 +105,7 @@ class Simulation(Box):
     kills: int = 0
     keys: int = 0
     acknowledged: dict[str, str] = field(default_factory=dict)  # key → rollout
+    forgotten: set[str] = field(default_factory=set)
     story: deque[tuple[float, str | int]] = field(default_factory=lambda: deque(maxlen=KEPT))
     hear: Callable[[str], None] | None = None  # of every point, for whoever counts them
     _judged: tuple[State | None, int] = (None, -1)
@@ -177,6 +179,20 @@ class Simulation(Box):
             return self.journal.request(key, "tester", "ask", self.world.now(), lambda _: (action, "asked"))
         finally:
             listen(None)
+
+    def forget(self) -> None:
+        """As if everything that has ended had ended long ago: what nobody needs leaves the journal."""
+        known = {*self.state.rollouts, *self.state.sweeps}
+        listen(self.reached)
+        try:
+            with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: next time
+                if told := self.journal.forget(1e12, self.world.now(), act.KeepOfThePast(0, 0, 1)):
+                    self.tell(f"the past is forgotten: {told}")
+        except KilledError as death:
+            self.restart(f"was killed at {death}")
+        finally:
+            listen(None)
+        self.forgotten |= known - {*self.state.rollouts, *self.state.sweeps}
 
     # --- passes -------------------------------------------------------------------------------------------------------
 
@@ -312,7 +328,7 @@ class Simulation(Box):
             self.fail(found)
 
     def _lost(self) -> set[str]:
-        known = {*self.state.rollouts, *self.state.sweeps}
+        known = {*self.state.rollouts, *self.state.sweeps, *self.forgotten}
         return {name for name in self.acknowledged.values() if name and name not in known}
 
     def _is_at_rest(self) -> bool:
