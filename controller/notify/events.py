@@ -131,7 +131,9 @@ def _sweep(line: Line, state: State) -> Event | None:
     if sweep is None:
         return None
     said = f"sweep {sweep.id} ({sweep.name}) is decided: {sweep.why}; `cutover sweep show {sweep.id}`"
-    return Event(f"{sweep.id}.decided", Kind.SWEEP, Severity.INFO, sentence(said), line.wall_s, rollout=sweep.followed_by)
+    return Event(
+        f"{sweep.id}.decided", Kind.SWEEP, Severity.INFO, sentence(said), line.wall_s, rollout=sweep.followed_by
+    )
 
 
 def _card(line: Line, _: State) -> Event | None:
