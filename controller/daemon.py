@@ -254,6 +254,8 @@ class Daemon:
             if self.config.api is not None:
                 listeners.append(open_tcp(self.config.api))
             self.world.door.ensure()
+            if self.config.engine_keys == "auto" and self.door.engine_key is None:
+                log.warning("engines get no key", why="the front door runs without one; it has to be started anew")
             asyncio.run(self._serve(listeners))
         finally:
             self.close()

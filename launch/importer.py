@@ -242,8 +242,8 @@ def _secrets(server: _Server, draft: Draft) -> None:
     if len(others) < len(names):
         keys = ", ".join(name for name in names if name in _CLIENT_KEYS)
         draft.ask(
-            f"the server wants a key of its clients ({keys}), and the daemon's probes and gates have none: it is left "
-            "out. The engine listens on the loopback address only; check keys in front of the public address"
+            f"the server wants a key of its clients ({keys}): it is left out. Clients' keys are checked at the public "
+            "address (api_keys_file); engines get one of the daemon's own, where they can be told one"
         )
     for file in server.sourced:
         draft.ask(f"the script reads {file} first; if it holds secrets, name it in env_file, else write it into env")

@@ -141,7 +141,9 @@ ADMIN_ENV: Mapping[str, str] = {
 }
 """Environment that opens the box under every engine."""
 
-SECRET_IN_ARGV = "argv is readable by every user of the box; put the secret into env_file instead"  # noqa: S105
+IN_ARGV = "argv is readable by every user of the box"
+SECRET_IN_ARGV = f"{IN_ARGV}; put the secret into env_file instead"
+KEY_IN_ARGV = f"{IN_ARGV}; leave it out: the engine gets a key, which the front door brings to it"
 
 _HARMLESS_ENV = frozenset({"PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONFAULTHANDLER"})
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")

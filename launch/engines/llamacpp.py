@@ -47,7 +47,7 @@ class LlamaCpp(base.Engine):
         "--hf-repo": _LOADED_FROM,
         "-a": "write the name into the key serves",
         "--alias": "write the name into the key serves",
-        "--api-key": base.SECRET_IN_ARGV + " as LLAMA_API_KEY=…",
+        "--api-key": base.KEY_IN_ARGV,
         "--hf-token": base.SECRET_IN_ARGV + " as HF_TOKEN=…",
         "-hft": base.SECRET_IN_ARGV + " as HF_TOKEN=…",
         "--ssl-key-file": "the front door and the probes speak plain HTTP on the loopback address; remove it",
@@ -71,7 +71,7 @@ class LlamaCpp(base.Engine):
         "LLAMA_ARG_MODEL": _LOADED_FROM,
         "LLAMA_ARG_HF_REPO": _LOADED_FROM,
         "LLAMA_ARG_ALIAS": "write the name into the key serves",
-        "LLAMA_API_KEY": "it is a secret; put it into env_file",
+        "LLAMA_API_KEY": "the engine gets a key, which the front door brings to it; remove it",
     }
 
     def key_variables(self, flags: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002

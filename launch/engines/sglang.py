@@ -56,8 +56,9 @@ class Sglang(base.Engine):
         "--config": "a file of flags would hide them from the release; write them into flags",
         "--base-gpu-id": "the GPUs are chosen per attempt; remove it",
         "--gpu-id-step": "the GPUs are chosen per attempt; remove it",
-        "--api-key": base.SECRET_IN_ARGV + ", or leave it out: the engine listens on the loopback address only",
-        "--admin-api-key": base.SECRET_IN_ARGV + ", or leave it out: the front door passes no admin path",
+        "--api-key": base.IN_ARGV
+        + ", and it reads a key from nowhere else: leave it out; it listens on the loopback only",
+        "--admin-api-key": base.IN_ARGV + "; leave it out: the front door passes no admin path",
         "--ssl-keyfile": _PLAIN_HTTP,
         "--ssl-certfile": _PLAIN_HTTP,
         "--ssl-keyfile-password": base.SECRET_IN_ARGV,

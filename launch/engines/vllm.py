@@ -56,7 +56,7 @@ class Vllm(base.Engine):
         "--model": "write the model into the key model",
         "--served-model-name": "write the names into the key serves",
         "--config": "a file of flags would hide them from the release; write them into flags",
-        "--api-key": base.SECRET_IN_ARGV + " as VLLM_API_KEY=…",
+        "--api-key": base.KEY_IN_ARGV,
         "--hf-token": base.SECRET_IN_ARGV + " as HF_TOKEN=…",
         "--ssl-keyfile": _PLAIN_HTTP,
         "--ssl-certfile": _PLAIN_HTTP,
@@ -79,7 +79,7 @@ class Vllm(base.Engine):
     }
     whole_flags = frozenset({"--reasoning-parser"})
     owned_env: ClassVar[Mapping[str, str]] = {
-        "VLLM_API_KEY": "it is a secret; put it into env_file",
+        "VLLM_API_KEY": "the engine gets a key, which the front door brings to it; remove it",
     }
     admin_env: ClassVar[Mapping[str, str]] = {
         "VLLM_SERVER_DEV_MODE": "adds endpoints that pause, reset and run code",

@@ -39,7 +39,7 @@ class Smg(Router):
         "--service-discovery": "the workers are the instances of this topology; remove it",
         "--discovery-provider": "the workers are the instances of this topology; remove it",
         "--discovery-file": "the workers are the instances of this topology; remove it",
-        "--api-key": base.SECRET_IN_ARGV + ", or leave it out: it gets the one that its workers want",
+        "--api-key": base.IN_ARGV + "; leave it out: it gets the one that its workers want",
         "--tls-cert-path": "the front door and the probes speak plain HTTP on the loopback address; remove it",
         "--tls-key-path": "the front door and the probes speak plain HTTP on the loopback address; remove it",
     }

@@ -62,7 +62,7 @@ tail -f vllm.log
     assert topology.instances["a"].gpu_names == ("0", "1")
     assert "canary" not in result.topology_yaml + "".join(result.questions)
     assert result.questions[0] == "write HF_TOKEN into such a file (chmod 600)"
-    assert "wants a key of its clients (--api-key), and the daemon's probes and gates have none" in result.questions[1]
+    assert "wants a key of its clients (--api-key): it is left out" in result.questions[1]
     assert len(result.questions) == 2
     assert f"# env_file: /etc/cutover/secrets.env   {MARK} write" in result.topology_yaml
 
