@@ -18,6 +18,7 @@ import yaml
 
 from controller.demo import vllm as vllm_demo
 from controller.demo.stage import Stage, StageError
+from launch.engine_key import read_key
 from launch.engines import venv
 from launch.engines.emulator.testing import emulator
 
@@ -96,11 +97,12 @@ def _own_start_s(times: int = 5) -> float:
     return median(taken)
 
 
-def generates(client: httpx.Client, url: str, model: str) -> bool:
-    """Whether a question for one token is answered."""
+def generates(client: httpx.Client, url: str, model: str, key: str | None = None) -> bool:
+    """Whether a question for one token is answered. `key`: what the engine wants of its clients."""
     body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     try:
-        return client.post(f"{url}/v1/chat/completions", json=body).status_code == httpx.codes.OK
+        return client.post(f"{url}/v1/chat/completions", json=body, headers=headers).status_code == httpx.codes.OK
     except httpx.HTTPError:
         return False
 
@@ -168,7 +170,8 @@ def _finish_beside(stage: Stage, rollout_id: str, model: str, timeout_s: float) 
                 if attempt["state"] not in ("starting", "ready") or attempt["pid"] is None or name in took_s:
                     continue
                 since_s = began_s.setdefault(name, time.monotonic())
-                if generates(client, f"http://127.0.0.1:{attempt['port']}", model):
+                key = read_key(stage.config.runs_dir / name)
+                if generates(client, f"http://127.0.0.1:{attempt['port']}", model, key):
                     took_s[name] = time.monotonic() - since_s
             if time.monotonic() > give_up_at_s:
                 raise StageError(f"{rollout_id} is not over after {timeout_s:.0f} s: {rollout['why']}")
