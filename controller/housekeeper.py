@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable
 
 import structlog
@@ -12,7 +11,9 @@ from .config import Config
 from .core.records import Now
 from .core.retention import DAY_S
 from .effects.remnants import removals, remove
+from .rounds import Rounds
 from .store.ballast import Ballast, free_bytes, total_bytes
+from .store.condition import READ_ONLY, written_by_nobody
 from .store.journal import Journal
 
 log = structlog.get_logger("housekeeper")
@@ -34,30 +35,18 @@ class Housekeeper:
         self._now = now
         self._low_bytes = min(_LOW_BYTES, int(total_bytes(config.state_dir) * _LOW_SHARE))
         self._pruned_s: float | None = None
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
+        self._rounds = Rounds("housekeeper", self.look, LOOK_EVERY_S)
 
     def start(self) -> None:
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """Returns when nothing is looked at any more; the journal may be closed then."""
-        self._ending.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            try:
-                self.look()
-            except Exception:
-                # It looks after the house; that it stumbles must not bring down who decides.
-                log.exception("housekeeping failed")
-            self._ending.wait(LOOK_EVERY_S)
+        self._rounds.stop()
 
     def look(self) -> None:
         """One round. What needs somebody is in `alarms` until the next."""
-        found = [self._ballast.tend(), self._journal.mend()]
+        found = [self._ballast.tend(), self._journal.mend(), self._unwritable()]
         free = free_bytes(self._config.state_dir)
         if free < self._low_bytes and not found[0]:
             found.append(
@@ -70,6 +59,11 @@ class Housekeeper:
         self.alarms = tuple(sentence for sentence in found if sentence)
         self._prune()
 
+    def _unwritable(self) -> str:
+        """At rest nothing is written, and nobody would notice until somebody needs the way back."""
+        why = written_by_nobody(self._config.journal)
+        return f"{why}: nothing can be decided until it takes writes; {READ_ONLY}" if why else ""
+
     def _prune(self) -> None:
         now = self._now()
         if self._pruned_s is not None and now.boot_s - self._pruned_s < PRUNE_EVERY_S:
@@ -77,7 +71,7 @@ class Housekeeper:
         self._pruned_s = now.boot_s
         self._forget(now)
         for removal in removals(self._config, self._journal.state, now.wall_s):
-            if self._ending.is_set():
+            if self._rounds.is_ending:
                 return
             if trouble := remove(removal):
                 log.warning("not pruned", why=trouble)

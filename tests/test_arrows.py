@@ -16,6 +16,7 @@ ALLOWED = {
     "gates": ("gates",),
     "controller.core": ("controller.core",),
     "controller.crashpoints": (),
+    "controller.rounds": (),
     "controller.errors": (),
     "controller.config": (
         "controller.core", "controller.durations", "controller.errors", "controller.notify.target", "launch",
@@ -27,11 +28,11 @@ ALLOWED = {
     ),
     "controller.loop": ("controller.core", "controller.effects.ports", "controller.store", "controller.crashpoints"),
     "controller.housekeeper": (
-        "controller.core", "controller.store", "controller.effects", "controller.config",
+        "controller.rounds", "controller.core", "controller.store", "controller.effects", "controller.config",
     ),
     "controller.report": (
-        "controller.report", "controller.core", "controller.store", "controller.effects", "controller.config",
-        "controller.errors", "gates",
+        "controller.report", "controller.rounds", "controller.core", "controller.store", "controller.effects",
+        "controller.config", "controller.errors", "gates",
     ),
     "controller.units": (
         "controller.units", "controller.core.window", "controller.config", "controller.errors", "launch",

@@ -16,23 +16,14 @@ from .desired import SWITCHED
 from .night_records import Night, NightState
 from .plan import Plan, make_plan
 from .policy import Policy
-from .records import Kind, Phase, Rollout, State
+from .records import ACTIVE, Kind, Phase, Rollout, State
 from .room import Strategy
 from .seats import move
 from .seen import Seen
 from .table import Event
 from .window import Opening, Schedule, clock_words
 
-BEFORE_SWITCH = frozenset(
-    {
-        Phase.PREFLIGHT,
-        Phase.LEASING,
-        Phase.STARTING,
-        Phase.GATING,
-        Phase.AWAITING_APPROVAL,
-        Phase.CUTTING_OVER,
-    }
-)
+BEFORE_SWITCH = ACTIVE - SWITCHED - {Phase.ROLLING_BACK}
 ON_CARDS = frozenset({Phase.STARTING, Phase.GATING, Phase.AWAITING_APPROVAL})
 MEASURE = "throughput"  # the gate whose figures are compared with live's
 

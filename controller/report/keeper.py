@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from ..core.route import Counted
 from ..core.seen import Seen
 from ..effects.frontdoor.counted import count
 from ..errors import NotFoundError
+from ..rounds import Rounds
 from ..store.journal import Entry, Journal
 from .build import build
 from .document import from_json, to_json
@@ -67,26 +67,14 @@ class ReportKeeper:
         self._waits = Waits()
         self._written: set[str] = set()
         self._untold: dict[str, str] = {}  # nights that cannot be told, with what is said of each
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+        self._rounds = Rounds("reports", self.look, LOOK_EVERY_S)
 
     def start(self) -> None:
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """Returns when nothing is looked at any more; the journal may be closed then."""
-        self._ending.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            try:
-                self.look()
-            except Exception:
-                # It tells what was decided; that it stumbles must not bring down who decides.
-                log.exception("reporting failed")
-            self._ending.wait(LOOK_EVERY_S)
+        self._rounds.stop()
 
     # --- asked for ----------------------------------------------------------------------------------------------------
 
