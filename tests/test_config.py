@@ -40,6 +40,13 @@ def test_a_state_directory_of_ones_own_has_a_socket_of_its_own(tmp_path):
     assert config.socket == tmp_path / "s" / "cutover.sock"
 
 
+def test_engines_get_a_key_unless_it_is_switched_off(tmp_path):
+    """Bare `off` is false to YAML 1.1."""
+    assert load_config(write(tmp_path, "slots: 4\n"), {}).engine_keys == "auto"
+    for text in ("engine_keys: off\n", 'engine_keys: "off"\n'):
+        assert load_config(write(tmp_path, text), {}).engine_keys == "off"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -53,6 +60,7 @@ def test_a_state_directory_of_ones_own_has_a_socket_of_its_own(tmp_path):
         ("gpus: {kind: amd}", "`gpus.kind`"),
         ("slots: 3\nslots: 4", "slots"),
         ("sleep: {level: 2}", r":1: `sleep.level`: expected 1: at level 2 an engine discards its weights"),
+        ("engine_keys: yes", r":1: `engine_keys`: Input should be 'auto' or 'off' \(got True\)"),
         ("sleep: yes", r"`sleep`: expected `off`, or a mapping"),
         ("sleep: {dedline_s: 3}", r"unknown key `sleep.dedline_s`; did you mean `deadline_s`"),
         ("a: &x 1\nb: *x", "alias"),
