@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from launch import own_unit, shim
 from launch.attempt_log import log_path, log_tail, says_port_in_use
-from launch.attempt_record import read_exit, read_start
+from launch.attempt_record import read_exit, read_start, told_exit
 from launch.errors import LaunchError
 from launch.identity import Identity, each_stray, this_boot, tree_of
 from launch.ports import Ports, PortsError, listening_pids, printable
@@ -150,6 +150,8 @@ def observe(run_dir: Path) -> ProcessSeen:
     identity = started.identity
     alive = identity is not None and identity.is_alive()  # asked before the exit is read: the shim writes it, then ends
     ended = read_exit(run_dir, identity)
+    if identity and alive and ended is None:
+        ended = told_exit(identity)
     if identity and alive and ended is None:
         pids = tree_of(identity, including=started.child_pid)
         child = started.child_pid if started.child_pid in pids and _lives(started.child_pid) else None

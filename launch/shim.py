@@ -182,7 +182,10 @@ class Shim:
         write_json("shim.json", {**self.identity, "child_pid": self.child or None, "restarts": self.restarts})
 
     def record_exit(self, reason: str, code: int | None, *, tree_empty: bool) -> None:
-        """``code`` as subprocess gives it: negative for a signal; None for a program that never ran."""
+        """``code`` as subprocess gives it: negative for a signal; None for a program that never ran.
+
+        While the disk takes nothing, it stands in our name (/proc/PID/comm), and the tree is ended all the same.
+        """
         how = {"exit_code": None, "signal": -code} if code and code < 0 else {"exit_code": code, "signal": None}
         when = {"exited_at_s": time.time(), "exited_boottime_s": self.now_s(), "tree_empty": tree_empty}
         while True:
@@ -191,6 +194,11 @@ class Shim:
             except FileNotFoundError:  # the run directory is gone: nobody will ask
                 return
             except OSError:  # a full disk: the record waits for room, and we with it
+                with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as name:
+                    name.write(f"ended {reason[0]}{code} {tree_empty:d}")
+                if not tree_empty:
+                    return
+                give_up(self.locks)
                 time.sleep(1)
             else:
                 return

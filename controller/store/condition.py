@@ -103,25 +103,41 @@ def _broken(path: Path, said: str, header: bytes, size_bytes: int) -> Condition:
         sentence = f"{path} is truncated: {size_bytes} of {wanted_bytes} bytes are there ({said})"
         return Condition(Kind.TRUNCATED, sentence, REBUILD)
     if _is_on_read_only_disk(path):
-        sentence = f"{path} cannot be looked at, its disk is mounted read-only ({said})"
+        sentence = f"{path} cannot be looked at, its disk is read-only ({said})"
         return Condition(Kind.UNREADABLE, sentence, READ_ONLY)
     return Condition(Kind.DAMAGED, f"{path} is damaged ({said})", REBUILD)
 
 
-READ_ONLY = "traffic is not touched; see `dmesg` why, then `mount -o remount,rw` it; the daemon goes on by itself"
+READ_ONLY = (
+    "traffic is not touched; see `dmesg` why, then `mount -o remount,rw` it: the daemon goes on by itself; a file system "
+    "that the kernel has stopped after an error has to be unmounted and repaired, which takes a reboot"
+)
+_STOPPED = frozenset({"emergency_ro", "shutdown"})  # ext4, xfs: after an error, and statvfs says nothing of it
 
 
 def _is_on_read_only_disk(path: Path) -> bool:
+    """Mounted so, or stopped by the kernel after an error."""
     try:
-        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY) or bool(_STOPPED & _superblock_options(path))
     except OSError:
         return False
+
+
+def _superblock_options(path: Path) -> frozenset[str]:
+    """Of the file system that `path` is on; empty where nobody can tell (btrfs has devices of its own)."""
+    device = path.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split()[2] == wanted:
+            return frozenset(after.split()[-1].split(","))
+    return frozenset()
 
 
 def written_by_nobody(path: Path) -> str:
     """Why the journal cannot be written where it lies, in one sentence; empty when it can be."""
     if _is_on_read_only_disk(path.parent):
-        return f"the disk of {path.parent} is mounted read-only"
+        return f"the disk of {path.parent} is read-only"
     for place in (path, path.parent):
         if place.exists() and not os.access(place, os.W_OK):
             return f"{place} cannot be written by this user"

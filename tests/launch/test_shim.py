@@ -284,7 +284,7 @@ def is_defunct_shim(pid):
 
 
 def test_a_full_disk_does_not_cost_the_program_its_parent(attempts, until, ended):
-    """The run directory is made read-only instead: the record of the exit waits until it can be written."""
+    """The run directory is made read-only instead: the record of the exit waits, and the shim's name tells it."""
     run_dir, _ = attempts.start("exits", 7, "wait")
     if os.geteuid() == 0:
         (run_dir / "exit.json.tmp").mkdir()  # root writes anywhere but into a directory
@@ -293,11 +293,13 @@ def test_a_full_disk_does_not_cost_the_program_its_parent(attempts, until, ended
     child = observe(run_dir).child_pid
     os.kill(child, signal.SIGKILL)
     until(lambda: shim.stat_of(child) is None)
-    assert observe(run_dir).status is Status.RUNNING
-    child_then = observe(run_dir).child_pid
+    until(lambda: observe(run_dir).status is Status.EXITED)
+    told = observe(run_dir)
+    assert (told.signal, told.reason, told.pids) == (signal.SIGKILL, "killed", ())
+    assert not (run_dir / "exit.json").exists()
     if os.geteuid() == 0:
         (run_dir / "exit.json.tmp").rmdir()
     else:
         run_dir.chmod(0o700)
+    until((run_dir / "exit.json").exists)
     assert ended(run_dir).signal == signal.SIGKILL
-    assert child_then is None
