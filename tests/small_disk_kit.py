@@ -68,6 +68,18 @@ def breakable_disk(folder: Path, size_mib: int) -> Iterator[tuple[Path, Callable
         subprocess.run(["losetup", "-d", loop], check=False, capture_output=True)  # at the last close
 
 
+@contextlib.contextmanager
+def image_mounted(image: Path) -> Iterator[Path]:
+    """What is on a picture of a disk: mounted, which plays its file system's own journal as after a power cut."""
+    place = image.with_suffix(".mounted")
+    place.mkdir(exist_ok=True)
+    _run("mount", "-o", "loop", str(image), str(place))
+    try:
+        yield place
+    finally:
+        _run("umount", str(place))
+
+
 def end_all_in(place: Path) -> None:
     """kill -9 of everything that works below `place`: shims there wait for a disk that takes what they have to say."""
     for _ in range(20):

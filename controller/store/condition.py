@@ -109,8 +109,8 @@ def _broken(path: Path, said: str, header: bytes, size_bytes: int) -> Condition:
 
 
 READ_ONLY = (
-    "traffic is not touched; see `dmesg` why, then `mount -o remount,rw` it: the daemon goes on by itself; a file system "
-    "that the kernel has stopped after an error has to be unmounted and repaired, which takes a reboot"
+    "traffic is not touched; see `dmesg` why, then `mount -o remount,rw` it: the daemon goes on by itself; what the "
+    "kernel has stopped after an error has to be unmounted and repaired, which takes a reboot"
 )
 _STOPPED = frozenset({"emergency_ro", "shutdown"})  # ext4, xfs: after an error, and statvfs says nothing of it
 
