@@ -204,14 +204,18 @@ def test_other_files_are_told_apart(path):
 # --- schemas ---
 
 
-def test_a_journal_of_the_schema_before_is_brought_to_this_one(path):
-    """There has been one schema only: what is before the first is a database that has no table yet."""
-    assert known_schema() == 1
+@pytest.mark.parametrize("schema", [0, 1])
+def test_a_journal_of_a_schema_before_is_brought_to_this_one(path, schema):
+    """What is before the first is a database that has no table yet; the second has the tables of the first."""
+    assert known_schema() == 2
+    if schema:
+        filled(path, 1)
     with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version = 0")
+        db.execute(f"PRAGMA user_version = {schema}")
     db.close()
+    assert not schema or look(path).kind is condition.Kind.OLDER
     journal = Journal(path)
-    propose(journal)
+    assert propose(journal) == f"r{schema + 1:04d}"
     journal.close()
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (known_schema(),)
@@ -219,16 +223,16 @@ def test_a_journal_of_the_schema_before_is_brought_to_this_one(path):
 
 
 def test_a_journal_whose_version_is_wrong_is_refused_in_a_sentence(path):
-    """Its version lowered by one, its tables those of today: the migration is undone, nothing is lost."""
+    """Its version is that of an empty database, its tables those of today: the migration is undone, nothing is lost."""
     filled(path, 2)
     with sqlite3.connect(path) as db:
-        db.execute(f"PRAGMA user_version = {known_schema() - 1}")
+        db.execute("PRAGMA user_version = 0")
     db.close()
     with pytest.raises(StoreError, match="could not be brought to schema 1"):
         Journal(path)
     assert look(path).kind is condition.Kind.DAMAGED
     with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (known_schema() - 1,)
+        assert db.execute("PRAGMA user_version").fetchone() == (0,)
         db.execute(f"PRAGMA user_version = {known_schema()}")
     db.close()
     assert len(look(path).state.rollouts) == 2
