@@ -34,6 +34,7 @@ _NAME = r"[^/.][^/]*"
 _MEMBERS = re.compile(
     rf"{JOURNAL}|{LEDGER}|{TOKENS}|{_INDEX}|{REPORTS}/{_NAME}|{RELEASES}/{_NAME}/{_NAME}|{RELEASES}/{_NAME}/scripts/{_NAME}"
 )
+_FOLDERS = re.compile(rf"{RELEASES}/{_NAME}")  # for their times: the newest release of a name is what the name means
 _CHUNK_BYTES = 1 << 20
 
 
@@ -102,6 +103,9 @@ def _pack(state_dir: Path, tar: tarfile.TarFile, beside: Path, now_wall_s: float
                 )
             digests[LEDGER] = _add(tar, LEDGER, copy)
         copy.unlink()
+    for folder in sorted((state_dir / RELEASES).glob("*@*")):
+        if _FOLDERS.fullmatch(str(folder.relative_to(state_dir))):
+            tar.add(folder, str(folder.relative_to(state_dir)), recursive=False, filter=_nobodys)
     for path in _plain(state_dir):
         with contextlib.suppress(FileNotFoundError):  # a report that has just become too old
             digests[str(path.relative_to(state_dir))] = _add(tar, str(path.relative_to(state_dir)), path)
@@ -130,12 +134,16 @@ def _plain(state_dir: Path) -> Iterator[Path]:
 def _add(tar: tarfile.TarFile, name: str, path: Path) -> str:
     """Its digest, taken of what is packed."""
     with path.open("rb") as file:
-        about = tar.gettarinfo(arcname=name, fileobj=file)
-        about.uid = about.gid = 0
-        about.uname = about.gname = ""
+        about = _nobodys(tar.gettarinfo(arcname=name, fileobj=file))
         digesting = _Digesting(file)
         tar.addfile(about, digesting)
     return digesting.digest.hexdigest()
+
+
+def _nobodys(about: tarfile.TarInfo) -> tarfile.TarInfo:
+    about.uid = about.gid = 0
+    about.uname = about.gname = ""
+    return about
 
 
 class _Digesting:
@@ -198,7 +206,11 @@ _OTHER = "take another backup, nothing was changed"
 def _extract(tar: tarfile.TarFile, place: Path, source: Path) -> None:
     """Only members that a backup has, as plain files: what else an archive can hold is written nowhere."""
     digests: dict[str, str] = {}
+    folders: dict[str, float] = {}
     for member in tar:
+        if member.isdir() and _FOLDERS.fullmatch(member.name):
+            folders[member.name] = member.mtime
+            continue
         if not member.isreg() or not _MEMBERS.fullmatch(member.name) or member.name in digests:
             raise StoreError(f"{source} is no backup of cutover, it holds {member.name!r}; {_OTHER}")
         path = place / member.name
@@ -212,7 +224,11 @@ def _extract(tar: tarfile.TarFile, place: Path, source: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         path.chmod(0o600 if path.parent == place else member.mode & 0o750)
+        os.utime(path, (member.mtime, member.mtime))
         digests[member.name] = digest.hexdigest()
+    for name, at_s in folders.items():
+        if (place / name).is_dir():
+            os.utime(place / name, (at_s, at_s))
     digests.pop(_INDEX, None)
     if digests != _listed(place / _INDEX):
         raise StoreError(f"{source} is damaged or was cut short: what it holds is not what it lists; {_OTHER}")

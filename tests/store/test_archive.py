@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import tarfile
 
@@ -43,6 +44,7 @@ def fill(state):
     (scripts / "a.sh").write_text("exec serve\n")
     (scripts / "a.sh").chmod(0o500)
     (scripts.parent / "manifest.json").write_text("{}")
+    os.utime(scripts.parent, (1_700_000_000, 1_700_000_000))
     (state / "releases" / ".half@1.x").mkdir()
     (state / "releases" / ".half@1.x" / "manifest.json").write_text("half")
     (state / "reports").mkdir()
@@ -89,6 +91,8 @@ def test_on_a_new_disk_everything_that_cannot_be_made_again_is_back(cutover, sta
     assert (tmp_path / "all.tar").stat().st_mode & 0o077 == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["all.tar", "cutover.yaml", "state"], "nothing beside it"
     rows = measured(state)
+    folder = state / "releases" / RELEASE.id
+    made_s = folder.stat().st_mtime
     shutil.rmtree(state)
 
     code, out, _ = cutover("restore", tmp_path / "all.tar", "--json")
@@ -99,6 +103,7 @@ def test_on_a_new_disk_everything_that_cannot_be_made_again_is_back(cutover, sta
     assert measured(state) == rows > 0
     script = state / "releases" / RELEASE.id / "scripts" / "a.sh"
     assert (script.read_text(), script.stat().st_mode & 0o777) == ("exec serve\n", 0o500)
+    assert folder.stat().st_mtime == pytest.approx(made_s, abs=1.0), "the newest of a name is what the name means"
     assert (state / "tokens.json").stat().st_mode & 0o077 == 0
     assert not (state / "runs").exists(), "of the past, and large"
     assert not (state / ".restore").exists()
