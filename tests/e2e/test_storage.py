@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 
 import pytest
 from small_disk_kit import fill, small_disk
 
 from controller.demo.stage import Clients, Stage, StageError
+from launch.attempts import observe
 
 SETTINGS = {
     "gpus": {"kind": "none", "count": 4},
@@ -49,6 +52,10 @@ def freed(place):
         (place / "hog").unlink(missing_ok=True)
 
 
+def ready(stage):
+    return next((a["id"] for a in stage.get("/v1/status")["live"]["attempts"] if a["state"] == "ready"), None)
+
+
 def said(stage, words):
     return [alarm for alarm in stage.get("/v1/status")["alarms"] if words in alarm]
 
@@ -74,10 +81,14 @@ def test_on_a_full_disk_users_are_served_and_the_way_back_is_open(disk, make, pr
         stage.post(f"/v1/rollouts/{second}/abort")
         assert stage.finish(second)["phase"] == "rolled_back"
         assert stage.get("/v1/status")["live"]["release"].startswith("first@")
-
-        (disk / "hog").unlink()
-        assert stage.until(lambda: not said(stage, "ballast"), 20)
-        assert (stage.config.state_dir / "ballast").exists()
         sums = load.stop()
         assert sums["sent"] > 0
         assert not sums.get("failed"), sums
+
+        live = stage.get("/v1/status")["live"]["attempts"][0]["id"]
+        os.kill(observe(stage.config.runs_dir / live).child_pid, signal.SIGKILL)
+        assert stage.until(lambda: ready(stage) not in {None, live}, 40), "production that dies is started again"
+        assert not (stage.config.state_dir / "ballast").exists()
+        (disk / "hog").unlink()
+        assert stage.until(lambda: not said(stage, "ballast"), 20)
+        assert (stage.config.state_dir / "ballast").exists()
