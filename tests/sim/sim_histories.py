@@ -89,6 +89,7 @@ class History:
         self.sim.follow(**POLICIES[seed % len(POLICIES)])
         # In every fifth the journal forgets what it can, at any time; all else in it happens as if it did not.
         self.forgetting = random.Random(-seed) if seed % 5 == 2 else None  # noqa: S311 - replayed by its seed
+        self.sim.forgetting = self.forgetting
         if by_night:
             self._open_windows()
 

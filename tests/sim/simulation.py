@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import random
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -106,6 +107,7 @@ class Simulation(Box):
     keys: int = 0
     acknowledged: dict[str, str] = field(default_factory=dict)  # key → rollout
     forgotten: set[str] = field(default_factory=set)
+    forgetting: random.Random | None = None  # whether, and when, the past is forgotten in the middle of a pass
     story: deque[tuple[float, str | int]] = field(default_factory=lambda: deque(maxlen=KEPT))
     hear: Callable[[str], None] | None = None  # of every point, for whoever counts them
     _judged: tuple[State | None, int] = (None, -1)
@@ -122,6 +124,8 @@ class Simulation(Box):
         self.judge(point)
         if self.hear is not None:
             self.hear(point)
+        if point == "begin-before" and self.forgetting is not None and self.forgetting.random() < 0.05:
+            self._forget()  # between a decision and its intent: another thread does it
         if self.kill_in is not None:
             self.kill_in -= 1
             if self.kill_in <= 0:
@@ -182,17 +186,22 @@ class Simulation(Box):
 
     def forget(self) -> None:
         """As if everything that has ended had ended long ago: what nobody needs leaves the journal."""
-        known = {*self.state.rollouts, *self.state.sweeps}
         listen(self.reached)
         try:
-            with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: next time
-                if told := self.journal.forget(1e12, self.world.now(), act.KeepOfThePast(0, 0, 1)):
-                    self.tell(f"the past is forgotten: {told}")
+            self._forget()
         except KilledError as death:
             self.restart(f"was killed at {death}")
         finally:
             listen(None)
-        self.forgotten |= known - {*self.state.rollouts, *self.state.sweeps}
+
+    def _forget(self) -> None:
+        known = {*self.state.rollouts, *self.state.sweeps}
+        try:
+            with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: next time
+                if told := self.journal.forget(1e12, self.world.now(), act.KeepOfThePast(0, 0, 1)):
+                    self.tell(f"the past is forgotten: {told}")
+        finally:
+            self.forgotten |= known - {*self.state.rollouts, *self.state.sweeps}
 
     # --- passes -------------------------------------------------------------------------------------------------------
 
