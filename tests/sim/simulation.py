@@ -196,6 +196,7 @@ class Simulation(Box):
 
     def _forget(self) -> None:
         known = {*self.state.rollouts, *self.state.sweeps}
+        self.story = deque(self._resolved(), maxlen=KEPT)  # lines are forgotten too
         try:
             with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: next time
                 if told := self.journal.forget(1e12, self.world.now(), act.KeepOfThePast(0, 0, 1)):
@@ -261,11 +262,14 @@ class Simulation(Box):
 
     def tale(self) -> Iterator[str]:
         """The last decisions with their `why`, and what happened besides."""
-        entries = {e.seq: e for e in self.journal.entries(limit=1_000_000)}
+        return (f"{clock_s:10.1f} s  {line}" for clock_s, line in self._resolved())
+
+    def _resolved(self) -> Iterator[tuple[float, str]]:
+        first = min((line for _, line in self.story if isinstance(line, int)), default=0)
+        entries = {e.seq: e for e in self.journal.entries(first - 1, limit=1_000_000)} if first else {}
         for clock_s, line in self.story:
             entry = entries.get(line) if isinstance(line, int) else None
-            text = f"{entry.action} {entry.subject}: {entry.why}" if entry else line
-            yield f"{clock_s:10.1f} s  {text}"
+            yield clock_s, f"{entry.action} {entry.subject}: {entry.why}" if entry else str(line)
 
     def breathe(self, longest_s: float = 30.0) -> None:
         """Time passes until something happens, and longer the longer nothing does."""
