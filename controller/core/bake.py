@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 
 from .policy import Policy
-from .records import Attempt, Bake, State
+from .records import Attempt, Bake, Rollout, State
 from .route import Traffic
 from .seen import ProbeSeen, Seen
 from .silence import makes_wait
@@ -17,6 +17,11 @@ RECENT_PROBES = 5
 ENOUGH_PROBES = 3
 MANY_FAILURES = 3
 FAILURE_SHARE = 0.01
+
+
+def bake_s(rollout: Rollout, policy: Policy) -> float:
+    """How long it is watched after the cutover."""
+    return policy.bake_s if rollout.options.bake_s is None else rollout.options.bake_s
 
 
 def percentile(values: Sequence[float], share: float) -> float:

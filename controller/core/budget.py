@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import history
+from .bake import bake_s
 from .desired import SWITCHED
 from .plan import Plan
 from .policy import Policy
-from .progress import bake_s
-from .records import Release, Rollout, State
+from .records import Release, Rollout, Seat, State
 from .room import Strategy
+from .seats import all_ready
+from .sleep import sleeps_whole
 
 SWITCH_S = 10.0  # a command to the front door and the probes around it, with room for a slow box
 
@@ -55,14 +57,19 @@ def undo_s(rollout: Rollout, state: State, policy: Policy) -> float:
     """How long it takes from now until everything is as it was before this rollout, which has begun."""
     release = state.releases[rollout.release]
     if rollout.phase in SWITCHED:
-        expected = rollout.plan.get("rollback_s")
-        if rollout.plan.get("rollback") == "running":
-            return SWITCH_S
-        back = rollout.before[0]
-        limit_s = _start_limit_s(state.releases[back.release], policy) if back else 0.0
-        return SWITCH_S + _known(expected, limit_s, policy)
+        return return_s(rollout.before[0], state, policy) if rollout.before[0] is not None else 0.0
     gone = {a.release for a in state.attempts.values() if a.gave_way_to == rollout.id}
     return _come_back_s(gone, release, state, policy)
+
+
+def return_s(seat: Seat, state: State, policy: Policy) -> float:
+    """How long it takes to lead users back to a seat, as it stands: a switch where it runs, else a wake or a start."""
+    if all_ready(state, seat) and not state.unborn(seat):
+        return SWITCH_S
+    back_s = history.wake_s(state, seat.release) if sleeps_whole(state, seat) else None
+    if back_s is None:
+        back_s = history.start_s(state, seat.release, policy)
+    return SWITCH_S + _known(back_s, _start_limit_s(state.releases[seat.release], policy), policy)
 
 
 def _undo_s(release: Release, plan: Plan, state: State, policy: Policy) -> float:

@@ -40,7 +40,8 @@ def broken_steps(before: State, after: State, seen: Seen | None, policy: Policy)
                 found += _begun(rollout, before, seen, policy)
     for name, night in after.nights.items():
         over = name in before.nights and before.nights[name].state is not NightState.OPEN
-        if over and night.state is NightState.OPEN:
+        used = any(rollout.night == name for rollout in before.rollouts.values())
+        if over and used and night.state is NightState.OPEN:
             found.append(f"night {name} happens twice")
     for name, attempt in after.attempts.items():
         old = before.attempts.get(name)
@@ -94,7 +95,8 @@ def _rollout(before: Rollout, after: Rollout, new: State) -> Iterator[str]:
             yield f"the deadline of {after.id} ({after.phase}) was restarted"
     elif after.phase not in MOVES[before.phase].values():
         yield f"rollout {after.id} went from {before.phase} to {after.phase}"
-    if before.until_s is not None and after.until_s != before.until_s:
+    approved = before.approved_by is None and after.approved_by is not None
+    if before.until_s is not None and after.until_s != before.until_s and not approved:
         yield f"the time of {after.id} was changed"
     if before.phase in TERMINAL and after.ended_wall_s != before.ended_wall_s:
         yield f"rollout {after.id} ended twice"

@@ -153,6 +153,13 @@ def _wait_in_vain(state: State) -> list[str]:
     return found
 
 
+def _is_overdue(rollout: Rollout, seen: Seen) -> bool:
+    """Beyond the time that it was given. Who waits for a person may be, and who has nothing to go back to."""
+    if rollout.until_s is None or rollout.phase in {Phase.ROLLING_BACK, Phase.AWAITING_APPROVAL}:
+        return False
+    return seen.now.boot_s > rollout.until_s and not (rollout.phase in SWITCHED and rollout.before[0] is None)
+
+
 def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
     """What must hold besides whenever there is nothing to do: no phase is overdue, and users reach all of live."""
     found = []
@@ -163,10 +170,8 @@ def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
             found.append(f"{active.id} is {active.phase} since before the reboot")
         elif spent_s > limit_s:
             found.append(f"{active.id} is {active.phase} for {spent_s:.0f} s and may be for {limit_s:.0f} s")
-        elif active.until_s is not None and active.phase is not Phase.ROLLING_BACK and seen.now.boot_s > active.until_s:
-            found.append(
-                f"{active.id} is {active.phase}, and its time was over {seen.now.boot_s - active.until_s:.0f} s ago"
-            )
+        elif _is_overdue(active, seen):
+            found.append(f"{active.id} is {active.phase}, and its time is over")
     found += _wait_in_vain(state)
     if not seen.door.alive:
         return found

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from . import actions as act
 from .edits import rollout_of, with_rollout
-from .moves_rollouts import advance, propose
+from .moves_rollouts import advance, file, is_older, propose
 from .night_records import Night, OnSuccess, Sweep
 from .records import Kind, Now, Options, Phase, Rollout, State
 from .table import Event, IllegalMove
@@ -16,6 +16,8 @@ def accept(state: State, action: act.Accept, now: Now, why: str) -> State:
     before = rollout_of(state, action.rollout)
     if state.active is not None:
         raise IllegalMove(f"rollout {state.active.id} is {state.active.phase}: one at a time")
+    if state.freeze is not None and before.kind is not Kind.ROLLBACK:
+        raise IllegalMove(f"{state.freeze.by} has frozen the box")
     event = Event.MEASURE if before.kind is Kind.MEASURE else Event.ACCEPTED
     rollout = advance(before, event, now, why)
     return with_rollout(state, replace(rollout, night=action.night, until_s=action.until_s))
@@ -23,9 +25,12 @@ def accept(state: State, action: act.Accept, now: Now, why: str) -> State:
 
 def try_again(state: State, action: act.TryAgain, now: Now, why: str) -> State:
     """It ends, and whoever waited for a window waits again, with what is left of its patience, as a new try."""
-    rollout = advance(rollout_of(state, action.rollout), action.event, now, why)
+    before = rollout_of(state, action.rollout)
+    if before.abort_by is not None:
+        raise IllegalMove(f"{before.abort_by} has aborted {before.id}")
+    rollout = advance(before, action.event, now, why)
     state = with_rollout(state, rollout)
-    if not rollout.options.window:
+    if not rollout.options.window or any(is_older(rollout, waiting, state) for waiting in state.queue):
         return state
     number = state.rollout_seq + 1
     again = Rollout(
@@ -108,11 +113,12 @@ def conclude_sweep(state: State, action: act.ConcludeSweep, now: Now, why: str) 
             sweep="",
             require_approval=sweep.on_success is OnSuccess.ASK,
             expires_wall_s=None,
+            finish_by_wall_s=None,
             priority=max(0, tried.options.priority),
             note=f"the pick of sweep {sweep.id}",
         )
         asked = act.Propose(Kind.PROPOSE, state.releases[arm.release], sweep.asked_by, options, tried.profile)
-        state = propose(state, asked, now, f"the pick of sweep {sweep.id}: {arm.name}")
+        state = file(state, asked, now, f"the pick of sweep {sweep.id}: {arm.name}")  # a person's own revision stays
         decided = replace(decided, followed_by=f"r{state.rollout_seq:04d}")
     return _with_sweep(state, decided)
 

@@ -27,6 +27,17 @@ def advance(rollout: Rollout, event: Event, now: Now, why: str) -> Rollout:
 
 
 def propose(state: State, action: act.Propose, now: Now, why: str) -> State:
+    """File it; older revisions of it that wait for the same window are superseded."""
+    state = file(state, action, now, why)
+    newer = state.rollouts[f"r{state.rollout_seq:04d}"]
+    for older in state.queue:
+        if is_older(older, newer, state):
+            said = f"{newer.id} ({newer.release}) is a newer revision of {state.releases[newer.release].name}"
+            state = with_rollout(state, advance(older, Event.SUPERSEDED, now, said))
+    return state
+
+
+def file(state: State, action: act.Propose, now: Now, why: str) -> State:
     number = state.rollout_seq + 1
     rollout = Rollout(
         id=f"r{number:04d}",
@@ -51,20 +62,21 @@ def propose(state: State, action: act.Propose, now: Now, why: str) -> State:
     if action.kind is Kind.ROLLBACK and active is not None and active.phase is not Phase.ROLLING_BACK:
         # Production comes first: whoever wants the old release back does not wait for somebody's experiment.
         state = with_rollout(state, replace(active, abort_by=action.by))
-    return with_rollout(_supersede(state, rollout, now), rollout)
+    return with_rollout(state, rollout)
 
 
-def _supersede(state: State, newer: Rollout, now: Now) -> State:
-    """What waits for the same window under the same name is an older revision of the same topology."""
-    if not newer.options.window or newer.kind is not Kind.PROPOSE or newer.options.sweep:
-        return state
-    name = state.releases[newer.release].name
-    for older in state.queue:
-        same = older.options.window == newer.options.window and state.releases[older.release].name == name
-        if same and older.kind is Kind.PROPOSE and not older.options.sweep:
-            why = f"{newer.id} ({newer.release}) is a newer revision of {name}"
-            state = with_rollout(state, advance(older, Event.SUPERSEDED, now, why))
-    return state
+def is_older(older: Rollout, newer: Rollout, state: State) -> bool:
+    """Whether both want a topology of the same name, by the same window, and `newer` was filed later.
+
+    A trial is never live, so it replaces no proposal; the arms of a sweep are what they are.
+    """
+    kinds = (older.kind, newer.kind)
+    if older.id == newer.id or kinds != (Kind.PROPOSE, Kind.PROPOSE) or older.options.sweep or newer.options.sweep:
+        return False
+    same = older.options.window == newer.options.window and older.options.trial == newer.options.trial
+    filed_later = newer.created_wall_s >= older.created_wall_s
+    names = {state.releases[older.release].name, state.releases[newer.release].name}
+    return bool(newer.options.window) and same and filed_later and len(names) == 1
 
 
 def ask_abort(state: State, action: act.AskAbort, now: Now, why: str) -> State:  # noqa: ARG001
@@ -76,6 +88,8 @@ def ask_abort(state: State, action: act.AskAbort, now: Now, why: str) -> State: 
 
 def approve(state: State, action: act.Approve, now: Now, why: str) -> State:
     rollout = replace(rollout_of(state, action.rollout), approved_by=action.by)
+    if rollout.until_s is not None and now.boot_s > rollout.until_s:
+        rollout = replace(rollout, until_s=None)  # its window is over, and a person wants it now
     return with_rollout(state, advance(rollout, Event.APPROVED, now, why))
 
 
@@ -176,7 +190,8 @@ def commit_rollback(state: State, action: act.CommitRollback, now: Now, why: str
         previous = _before(state, rollout.instead_of, seat)
     else:
         previous = state.live if rollout.kind is Kind.ROLLBACK else rollout.before[1]
-    returned = advance(rollout, Event.COMMITTED, now, why)
+    cause = "" if rollout.kind is Kind.ROLLBACK else f"{rollout.why}; "  # what a person looks for in the morning
+    returned = advance(rollout, Event.COMMITTED, now, f"{cause}{why}")
     if rollout.kind is Kind.ROLLBACK:  # else it is what was there before its cutover
         returned = replace(returned, before=(state.live, state.previous))
     return expose_live(

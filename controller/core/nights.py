@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from . import actions as act
 from .actions import Decision
-from .budget import budget, undo_s
+from .bake import bake_s
+from .budget import budget, return_s, undo_s
 from .cards import Refusal
 from .desired import SWITCHED
 from .night_records import Night, NightState
@@ -26,6 +27,10 @@ from .window import Opening, Schedule, clock_words
 BEFORE_SWITCH = ACTIVE - SWITCHED - {Phase.ROLLING_BACK}
 ON_CARDS = frozenset({Phase.STARTING, Phase.GATING, Phase.AWAITING_APPROVAL})
 MEASURE = "throughput"  # the gate whose figures are compared with live's
+AGAIN_S = 300.0  # what yielded waits that long before it is tried again; twice as long before each next try
+DARK_TRIES = 2  # of a swap in one night: each is dark for users
+CLOCK_SLACK_S = 60.0  # what clocks may differ by in a week
+MISSED_KEPT = 14  # nights of a daemon that did not run that are written down one by one
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -38,14 +43,23 @@ def note_nights(state: State, seen: Seen, policy: Policy) -> Decision | None:
             return closed
     for schedule in policy.schedules.values():
         opening = schedule.last(seen.now.wall_s)
-        if opening is None or opening.id in state.nights or _is_of_the_past(opening, state):
+        if opening is None:
             continue
-        if opening.is_open(seen.now.wall_s):
-            until = clock_words(schedule, opening.closes_s)
-            return Decision(act.NoteNight(_night(opening, seen)), f"window {schedule.window} is open until {until}")
         if missed := _missed(opening, schedule, state, seen):
             return missed
+        if opening.is_open(seen.now.wall_s) and _can_open(opening, state):
+            until = clock_words(schedule, opening.closes_s)
+            return Decision(act.NoteNight(_night(opening, seen)), f"window {schedule.window} is open until {until}")
     return None
+
+
+def _can_open(opening: Opening, state: State) -> bool:
+    """No night happens twice. One in which nothing began has not happened: a clock was wrong when it was over."""
+    night = state.nights.get(opening.id)
+    if night is None:
+        return True
+    used = night.baseline or any(r.night == night.id for r in state.rollouts.values())
+    return night.state is not NightState.OPEN and not used
 
 
 def _night(opening: Opening, seen: Seen) -> Night:
@@ -63,10 +77,10 @@ def _night(opening: Opening, seen: Seen) -> Night:
 
 def _closes(night: Night, state: State, seen: Seen, policy: Policy) -> Decision | None:
     """Over by its time, or because its schedule is gone; not while something that it began is still running."""
-    if _left_of_night(night, seen) > 0 and night.window in policy.schedules:
+    if _left_of_night(night, state, seen, policy) > 0 and night.window in policy.schedules:
         return None
     active = state.active
-    if active is not None and active.night == night.id:
+    if active is not None and active.night == night.id and not _waits_for_a_person(active):
         return None
     began = [r for r in state.rollouts.values() if r.night == night.id]
     waiting = [r for r in state.queue if r.options.window == night.window and r.kind is not Kind.MEASURE]
@@ -89,13 +103,19 @@ def _obstacle(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> str
     return f"there was no time left, it needs about {_minutes(budget(rollout, plan, state, policy).total_s)}"
 
 
-def _left_of_night(night: Night, seen: Seen) -> float:
+def _left_of_night(night: Night, state: State, seen: Seen, policy: Policy) -> float:
     """Seconds until it closes, by the clock on the wall or by that of the box, whichever says less.
 
-    A clock that is set back cannot make a night longer; one that is set forward was wrong before.
+    A clock that is set back cannot make a night longer, also where the box was started anew meanwhile: what is written
+    down of this night happened. Nor can a schedule that was made shorter.
     """
-    left_s = night.closes_wall_s - seen.now.wall_s
-    return min(left_s, night.closes_boot_s - seen.now.boot_s) if night.boot_id == seen.now.boot_id else left_s
+    happened = [w for r in state.rollouts.values() for w in (r.created_wall_s, r.ended_wall_s) if w is not None]
+    latest = max((w for w in happened if night.opens_wall_s <= w < night.closes_wall_s), default=0.0)
+    left_s = night.closes_wall_s - max(seen.now.wall_s, latest)
+    if night.boot_id == seen.now.boot_id:
+        left_s = min(left_s, night.closes_boot_s - seen.now.boot_s)
+    schedule = policy.schedules.get(night.window)
+    return left_s if schedule is None else min(left_s, night.opens_wall_s + schedule.duration_s - seen.now.wall_s)
 
 
 def _open_night(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Night | None:
@@ -106,21 +126,26 @@ def _open_night(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> N
     return night if night is not None and night.state is NightState.OPEN else None
 
 
-def _is_of_the_past(opening: Opening, state: State) -> bool:
-    """Whether a later night of this window is on record: the clock was set back, and none happens twice."""
-    return any(n.window == opening.window and n.opens_wall_s > opening.opens_s for n in state.nights.values())
-
-
-def _missed(opening: Opening, schedule: Schedule, state: State, seen: Seen) -> Decision | None:
+def _missed(newest: Opening, schedule: Schedule, state: State, seen: Seen) -> Decision | None:
     """It opened and closed while nobody looked. Who had waited for it waits on: nothing is run late."""
-    waited = [r for r in state.queue if r.options.window == opening.window and r.created_wall_s < opening.closes_s]
-    known = any(n.window == opening.window for n in state.nights.values())
-    if not waited and not known:
+    on_record = [n.closes_wall_s for n in state.nights.values() if n.window == schedule.window]
+    waits_since = [r.created_wall_s for r in state.queue if r.options.window == schedule.window]
+    if not on_record and not waits_since:
         return None  # it is younger than the schedule, or nobody ever wanted it
-    opened = clock_words(schedule, opening.opens_s)
-    why = f"it opened at {opened} and closed at {clock_words(schedule, opening.closes_s)} while the daemon did not run"
-    night = replace(_night(opening, seen), state=NightState.MISSED, ended_wall_s=seen.now.wall_s, why=why)
-    return Decision(act.NoteNight(night), f"window {opening.window} of {opening.date.isoformat()} was missed: {why}")
+    since_s = max(on_record) if on_record else min(waits_since)
+    passed: list[Opening] = []
+    opening: Opening | None = newest
+    while opening is not None and opening.closes_s > since_s and len(passed) < MISSED_KEPT:
+        if opening.id not in state.nights and not opening.is_open(seen.now.wall_s):
+            passed.append(opening)
+        opening = schedule.last(opening.opens_s - 1.0)
+    if not passed:
+        return None
+    first = passed[-1]
+    opened, closed = clock_words(schedule, first.opens_s), clock_words(schedule, first.closes_s)
+    why = f"it opened at {opened} and closed at {closed} while the daemon did not run"
+    night = replace(_night(first, seen), state=NightState.MISSED, ended_wall_s=seen.now.wall_s, why=why)
+    return Decision(act.NoteNight(night), f"window {first.window} of {first.date.isoformat()} was missed: {why}")
 
 
 def thaw(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
@@ -140,13 +165,19 @@ def expire(state: State, seen: Seen, policy: Policy) -> Decision | None:
         if rollout.kind is Kind.ROLLBACK:
             continue
         until_s = expires_s(rollout, policy)
-        if seen.now.wall_s >= until_s:
+        if seen.now.wall_s >= until_s and _has_waited(rollout, seen, until_s - rollout.created_wall_s):
             days = (until_s - rollout.created_wall_s) / 86_400.0
             waited = f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} h"
             return move(rollout, Event.DEADLINE, f"it waited for {waited}, and was to begin within that: propose again")
         if rollout.kind is Kind.MEASURE and (over := _measurement_is_late(rollout, state, seen, policy)):
             return move(rollout, Event.MISSED, over)
     return None
+
+
+def _has_waited(rollout: Rollout, seen: Seen, seconds: float) -> bool:
+    """By the clock of the box, too, as far as that goes back: a clock that is wrong for a moment ends nothing."""
+    waited_s = seen.now.boot_s - rollout.phase_since_s
+    return rollout.phase_boot_id != seen.now.boot_id or bool(rollout.again_for) or waited_s >= seconds - CLOCK_SLACK_S
 
 
 def expires_s(rollout: Rollout, policy: Policy) -> float:
@@ -160,7 +191,7 @@ def expires_s(rollout: Rollout, policy: Policy) -> float:
 def _measurement_is_late(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> str:
     """Live is measured in a quiet moment of its own night, or not at all."""
     night = next((n for n in state.nights.values() if n.baseline == rollout.id), None)
-    if night is None or night.state is not NightState.OPEN or _left_of_night(night, seen) <= 0:
+    if night is None or night.state is not NightState.OPEN or _left_of_night(night, state, seen, policy) <= 0:
         return "its night is over"
     if state.live != rollout.target:
         return "what was to be measured is not live any more"
@@ -180,27 +211,57 @@ def why_not_yet(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> s
         return f"window {options.window} opens {_next(policy.schedules[options.window], state, seen)}"
     if rollout.kind is Kind.MEASURE:
         return _noise(seen, policy)
-    left_s = left_of(rollout, night, seen)
+    left_s = left_of(rollout, night, state, seen, policy)
     if left_s is None:
         return ""
     plan = _planned(rollout, state, seen, policy)
     if isinstance(plan, Refusal):  # by night cards become free; else its turn has come, and it is told
         return f"its cards are not to be had: {plan.why}" if options.window else ""
-    loud = _noise(seen, policy) if options.window and plan.strategy == Strategy.SWAP else ""
-    return _no_time(rollout, plan, state, policy, left_s) or loud or _awaits_measurement(rollout, state)
+    if late := _no_time(rollout, plan, state, policy, left_s):
+        return late
+    if not options.window:
+        return ""
+    loud = _noise(seen, policy) if plan.strategy == Strategy.SWAP else ""
+    spare_s = left_s - budget(rollout, plan, state, policy).total_s
+    return loud or _pauses(rollout, plan, state, seen) or _awaits_measurement(rollout, state, spare_s)
+
+
+def _tries(rollout: Rollout, state: State) -> tuple[Rollout, ...]:
+    """Those that this one is once more, the newest first."""
+    found: list[Rollout] = []
+    while (before := state.rollouts.get(rollout.again_for)) is not None:
+        found.append(before)
+        rollout = before
+    return tuple(found)
+
+
+def _pauses(rollout: Rollout, plan: Plan, state: State, seen: Seen) -> str:
+    """A job that comes and goes must not have a model loaded all night, and users not wait each time in the dark."""
+    yielded = [r for r in _tries(rollout, state) if r.phase is Phase.SKIPPED]
+    if not yielded:
+        return ""
+    tonight = [r for r in yielded if r.night == yielded[0].night and r.strategy == Strategy.SWAP]
+    night = state.nights.get(yielded[0].night)
+    if plan.strategy == Strategy.SWAP and len(tonight) >= DARK_TRIES and night and night.state is NightState.OPEN:
+        return f"it has yielded {len(tonight)} times tonight, and users wait in the dark each time"
+    pause_s = AGAIN_S * 2 ** (len(yielded) - 1)
+    left_s = pause_s - (seen.now.boot_s - rollout.phase_since_s)
+    if rollout.phase_boot_id != seen.now.boot_id or left_s <= 0:
+        return ""
+    return f"it has yielded ({yielded[0].why}), and is tried again in {_minutes(left_s)}"
 
 
 def _next(schedule: Schedule, state: State, seen: Seen) -> str:
     opening = schedule.next(seen.now.wall_s)
-    while opening.id in state.nights:  # it was there already, and the clock was set back
+    while not _can_open(opening, state):  # it was there already, and the clock was set back
         opening = schedule.next(opening.opens_s)
     return f"{schedule.local(opening.opens_s):%a %Y-%m-%d %H:%M} ({schedule.zone_name or schedule.zone})"
 
 
-def left_of(rollout: Rollout, night: Night | None, seen: Seen) -> float | None:
+def left_of(rollout: Rollout, night: Night | None, state: State, seen: Seen, policy: Policy) -> float | None:
     """Seconds until it has to be over; None where it has all the time in the world."""
     finish_s = rollout.options.finish_by_wall_s
-    ends = [_left_of_night(night, seen)] if night else []
+    ends = [_left_of_night(night, state, seen, policy)] if night else []
     ends += [] if finish_s is None else [finish_s - seen.now.wall_s]
     return min(ends) if ends else None
 
@@ -208,7 +269,7 @@ def left_of(rollout: Rollout, night: Night | None, seen: Seen) -> float | None:
 def acceptance(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> act.Accept:
     """Its turn has come: in which night, and by when it has to be over on the clock of the box."""
     night = _open_night(rollout, state, seen, policy)
-    left_s = left_of(rollout, night, seen)
+    left_s = left_of(rollout, night, state, seen, policy)
     return act.Accept(rollout.id, night.id if night else "", None if left_s is None else seen.now.boot_s + left_s)
 
 
@@ -225,9 +286,11 @@ def _no_time(rollout: Rollout, plan: Plan, state: State, policy: Policy, left_s:
     return f"it needs about {_minutes(need_s)} with the way back, and {_minutes(left_s)} are left"
 
 
-def _awaits_measurement(rollout: Rollout, state: State) -> str:
+def _awaits_measurement(rollout: Rollout, state: State, spare_s: float) -> str:
+    """Whoever is compared with live waits for what it shows tonight, as long as that costs it no night."""
     first = next((r for r in state.queue if r.kind is Kind.MEASURE), None)
-    return f"{first.id} measures live first" if first is not None and rollout.options.window else ""
+    compared = any(step["name"] == MEASURE for step in rollout.profile)
+    return f"{first.id} measures live first" if first is not None and compared and spare_s > AGAIN_S else ""
 
 
 def _noise(seen: Seen, policy: Policy) -> str:
@@ -249,13 +312,15 @@ def measure_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
     """Before the first candidate of a night that will be compared with live: live, in this night, once."""
     if state.active is not None or state.freeze is not None or not state.is_served():
         return None
+    if any(n.baseline for n in state.nights.values() if n.state is NightState.OPEN):
+        return None  # once, also where windows overlap
     for rollout in state.queue:
         step = next((s for s in rollout.profile if s["name"] == MEASURE), None)
         night = _open_night(rollout, state, seen, policy)
-        if night is None or night.baseline or step is None or rollout.kind is not Kind.PROPOSE:
+        if night is None or step is None or rollout.kind is not Kind.PROPOSE:
             continue
         plan = _planned(rollout, state, seen, policy)
-        left_s = _left_of_night(night, seen) - float(step["deadline_s"])
+        left_s = _left_of_night(night, state, seen, policy) - float(step["deadline_s"])
         if isinstance(plan, Plan) and left_s > 0 and not _no_time(rollout, plan, state, policy, left_s):
             profile = ({**step, "observe": True},)
             return Decision(act.MeasureLive(night.id, profile), f"live is measured before {rollout.id}, once a night")
@@ -272,8 +337,10 @@ def keep_to_the_time(state: State, seen: Seen, policy: Policy) -> Decision | Non
         return None
     if rollout.kind is Kind.MEASURE:
         return _let_users_pass(rollout, state, seen, policy)
-    if rollout.until_s is None or rollout.phase_boot_id != seen.now.boot_id:
+    if rollout.until_s is None or rollout.phase_boot_id != seen.now.boot_id or _waits_for_a_person(rollout):
         return None
+    if rollout.phase in SWITCHED and rollout.before[0] is None:
+        return None  # nothing served before it: there is no way back, and users stay
     left_s = rollout.until_s - seen.now.boot_s
     need_s = undo_s(rollout, state, policy)
     if rollout.phase in BEFORE_SWITCH:
@@ -281,19 +348,27 @@ def keep_to_the_time(state: State, seen: Seen, policy: Policy) -> Decision | Non
             said = f"{_minutes(left_s)} are left, and the way back takes about {_minutes(need_s)}: live stays"
             return move(rollout, Event.MISSED, said)
         if rollout.phase is Phase.CUTTING_OVER:
-            return _no_time_to_bake(rollout, left_s, policy)
+            return _no_time_to_bake(rollout, state, left_s, policy)
     if rollout.phase in SWITCHED and left_s <= need_s:
         said = f"{_minutes(left_s)} are left and it has not baked: back, which takes about {_minutes(need_s)}"
         return move(rollout, Event.MISSED, said)
     return None
 
 
-def _no_time_to_bake(rollout: Rollout, left_s: float, policy: Policy) -> Decision | None:
+def _waits_for_a_person(rollout: Rollout) -> bool:
+    """It has passed, live is whole beside it, and people sleep by night: it waits as long as an approval may take."""
+    return rollout.phase is Phase.AWAITING_APPROVAL and rollout.strategy == Strategy.BLUE_GREEN
+
+
+def _no_time_to_bake(rollout: Rollout, state: State, left_s: float, policy: Policy) -> Decision | None:
     """Users are not led to what could not be watched, and left again, in time."""
-    asked_s = policy.bake_s if rollout.options.bake_s is None else rollout.options.bake_s
-    if left_s >= asked_s:
+    asked_s = bake_s(rollout, policy)
+    back_s = return_s(state.live, state, policy) if state.live is not None else 0.0
+    if left_s >= asked_s + back_s:
         return None
-    return move(rollout, Event.MISSED, f"{_minutes(left_s)} are left, and it has to bake for {_minutes(asked_s)}")
+    bakes = f"it has to bake for {_minutes(asked_s)}, and the way back takes {_minutes(back_s)}"
+    said = f"{_minutes(left_s)} are left, {bakes}"
+    return move(rollout, Event.MISSED, said)
 
 
 def _let_users_pass(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -302,10 +377,8 @@ def _let_users_pass(rollout: Rollout, state: State, seen: Seen, policy: Policy) 
         return None
     if state.live != rollout.target or not state.is_served():
         return move(rollout, Event.MISSED, "what was to be measured does not serve any more")
-    users = seen.users
-    if users is not None and users.in_flight > policy.quiet_in_flight:
-        return move(rollout, Event.MISSED, f"users came ({_noise(seen, policy)}): live is not measured under them")
-    return None
+    loud = _noise(seen, policy)
+    return move(rollout, Event.MISSED, f"{loud}: live is not measured under users") if loud else None
 
 
 def yield_cards(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
@@ -329,10 +402,19 @@ def _yields(rollout: Rollout, why: str) -> Decision:
     return Decision(act.TryAgain(rollout.id, Event.YIELDED), why)
 
 
+def refused(rollout: Rollout, why: str) -> Decision:
+    """What came between its acceptance and its cards is no end for who waits for a window: it waits again."""
+    return _yields(rollout, why) if rollout.options.window else move(rollout, Event.REFUSED, why)
+
+
+def has_become_loud(rollout: Rollout, plan: Plan, seen: Seen, policy: Policy) -> str:
+    """It was to start beside live, and would take live from users now."""
+    return _noise(seen, policy) if rollout.options.window and plan.strategy == Strategy.SWAP else ""
+
+
 def once_more(rollout: Rollout, state: State, event: Event, why: str) -> Decision:
     """What the host took down with it is tried once more in its window, and then no more: it may be why it went."""
-    before = state.rollouts.get(rollout.again_for)
-    tried = before is not None and before.why == why
+    tried = any(r.why == why for r in _tries(rollout, state))
     if tried or not rollout.options.window or rollout.kind is not Kind.PROPOSE or rollout.phase not in BEFORE_SWITCH:
         return move(rollout, event, why)
     return Decision(act.TryAgain(rollout.id, event), why)

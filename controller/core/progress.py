@@ -7,8 +7,9 @@ from typing import Any
 
 from . import actions as act
 from .actions import Decision
-from .bake import baseline, failures_of, problems, with_probe
+from .bake import bake_s, baseline, failures_of, problems, with_probe
 from .cards import Refusal, holders, no_places
+from .nights import has_become_loud, refused
 from .plan import make_plan
 from .policy import Policy
 from .records import AttemptState, GateResult, Kind, Phase, Rollout, State
@@ -51,10 +52,6 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     return base_s
 
 
-def bake_s(rollout: Rollout, policy: Policy) -> float:
-    return policy.bake_s if rollout.options.bake_s is None else rollout.options.bake_s
-
-
 # --- phases -----------------------------------------------------------------------------------------------------------
 
 
@@ -65,7 +62,9 @@ def preflight(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Dec
     plan = make_plan(state, release, seen.gpus, policy, options=rollout.options, profile=rollout.profile)
     if isinstance(plan, Refusal):
         # Nobody knows of the cards just now: that is no reason to refuse, and none to go on.
-        return None if seen.gpus_why else move(rollout, Event.REFUSED, plan.sentence)
+        return None if seen.gpus_why else refused(rollout, plan.sentence)
+    if loud := has_become_loud(rollout, plan, seen, policy):
+        return refused(rollout, loud)
     wanted = rollout.options.plan_digest
     if wanted is not None and wanted != plan.digest:
         return move(rollout, Event.REFUSED, f"the world has changed: the plan is {plan.digest} now, not {wanted}")
@@ -92,7 +91,7 @@ def leasing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decis
     if blockers or no_places(state, release, policy, frozenset(), *first):
         return None
     if taken := _lost_cards(state, seen, needed):
-        return move(rollout, Event.REFUSED, taken)
+        return refused(rollout, taken)
     if any(not gpu.trusted for gpu in seen.gpus if gpu.id in needed):
         return None  # a card that cannot be read is not free
     attempts = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, *first)

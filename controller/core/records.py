@@ -438,8 +438,11 @@ class State:
         return tuple(sorted(waiting, key=_turn))
 
 
-def _turn(rollout: Rollout) -> tuple[int, int, int, str]:
-    return _TURN.get(rollout.kind, len(_TURN)), -rollout.options.priority, len(rollout.id), rollout.id
+def _turn(rollout: Rollout) -> tuple[int, bool, int, int, str]:
+    """By night who waits for a person comes last: it keeps the box to itself until one is awake."""
+    options = rollout.options
+    asleep = bool(options.window) and options.require_approval
+    return _TURN.get(rollout.kind, len(_TURN)), asleep, -options.priority, len(rollout.id), rollout.id
 
 
 _TURN = {Kind.ROLLBACK: 0, Kind.MEASURE: 1}

@@ -22,7 +22,7 @@ from .nights import (
     why_not_yet,
     yield_cards,
 )
-from .plan import make_plan
+from .plan import live_already, make_plan
 from .policy import Policy
 from .progress import PHASES, deadline_s
 from .records import AttemptState, Kind, Phase, Rollout, State
@@ -189,6 +189,10 @@ def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
         if rollout.kind is Kind.RESTART and (state.live is None or state.live.release != rollout.release):
             serves = state.live.release if state.live else "nothing"
             return move(rollout, Event.REFUSED, f"{rollout.release} is not live any more, {serves} is: restart that")
+        if rollout.kind is Kind.PROPOSE and rollout.options.window:
+            already = live_already(state, state.releases[rollout.release], force=rollout.options.force)
+            if already is not None:
+                return move(rollout, Event.REFUSED, f"{already.why} by now")
         if state.freeze is None and not why_not_yet(rollout, state, seen, policy):
             turn = f"its turn: {rollout.kind} {rollout.release}, asked by {rollout.asked_by}"
             return Decision(acceptance(rollout, state, seen, policy), turn)

@@ -61,6 +61,7 @@ MOVES: Mapping[Phase, Mapping[Event, Phase]] = {
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.FAILED,
         Event.MISSED: Phase.SKIPPED,
+        Event.YIELDED: Phase.SKIPPED,
     },
     Phase.LEASING: {
         Event.LEASED: Phase.STARTING,
@@ -68,6 +69,7 @@ MOVES: Mapping[Phase, Mapping[Event, Phase]] = {
         Event.ABORTED: Phase.ABORTED,
         Event.DEADLINE: Phase.FAILED,
         Event.MISSED: Phase.SKIPPED,
+        Event.YIELDED: Phase.SKIPPED,
     },
     Phase.STARTING: {
         Event.READY: Phase.GATING,

@@ -58,6 +58,7 @@ class Outbox:
         self._unwritten = False
         self.cursor = start_at
         self.told_alarms: Mapping[str, str] = {}
+        self._since_s: dict[str, float] = {}  # of messages that wait: when they happened, on the clock of the box
         self._lanes = {name: Lane() for name in self._to}
         self._written_cursor = start_at
         if not self._read(start_at):
@@ -68,10 +69,12 @@ class Outbox:
     def put(self, events: Iterable[Event], cursor: int, told_alarms: Mapping[str, str]) -> None:
         """Everything up to the journal's line `cursor` was looked at, and this came out."""
         with self._lock:
-            new = [event for event in events if event.id not in self._recent]
-            for event in new:
-                self._recent.append(event.id)
-                self._queue(event)
+            new = 0
+            for event in events:
+                if event.id not in self._recent:  # two lines of one look may tell the same
+                    self._recent.append(event.id)
+                    self._queue(event)
+                    new += 1
             changed = bool(new) or told_alarms != self.told_alarms or cursor - self._written_cursor >= _WRITE_EVERY
             self.cursor, self.told_alarms = cursor, dict(told_alarms)
             if changed or self._unwritten:
@@ -82,13 +85,19 @@ class Outbox:
             if not self._to[name].target.wants(event.kind, event.severity):
                 continue
             lane.waiting.append(event)
+            self._since_s.setdefault(event.id, self._now().boot_s)
             if len(lane.waiting) > MOST_WAITING:
                 self._drop(name, lane, f"{MOST_WAITING} wait already")
 
     def _drop(self, name: str, lane: Lane, why: str) -> None:
         gone = lane.waiting.popleft()
+        self._forget(gone)
         lane.dropped += 1
         log.warning("not told", target=name, message=gone.id, why=why)
+
+    def _forget(self, event: Event) -> None:
+        if not any(event in lane.waiting for lane in self._lanes.values()):
+            self._since_s.pop(event.id, None)
 
     # --- telling it ---------------------------------------------------------------------------------------------------
 
@@ -96,13 +105,18 @@ class Outbox:
         """The oldest message for this destination, and how many were dropped before it. Too old ones are dropped."""
         with self._lock:
             lane = self._lanes[name]
-            too_old_s = self._now().wall_s - OLDEST_S
+            now = self._now()
             before = lane.dropped
-            while lane.waiting and lane.waiting[0].wall_s < too_old_s:
+            while lane.waiting and self._age_s(lane.waiting[0], now) > OLDEST_S:
                 self._drop(name, lane, "it is a day old")
             if lane.dropped != before:
                 self._write()
             return (lane.waiting[0], lane.dropped) if lane.waiting else None
+
+    def _age_s(self, event: Event, now: Now) -> float:
+        """By the clock of the box, since this daemon knows of it: a clock on the wall that jumps drops nothing."""
+        since_s = self._since_s.setdefault(event.id, now.boot_s - max(0.0, now.wall_s - event.wall_s))
+        return now.boot_s - since_s
 
     def taken(self, name: str, event: Event, dropped: int) -> None:
         """It was told, together with that count."""
@@ -110,6 +124,7 @@ class Outbox:
             lane = self._lanes[name]
             with suppress(ValueError):  # it may have been dropped while it was sent
                 lane.waiting.remove(event)
+            self._forget(event)
             lane.dropped -= dropped
             lane.reached_wall_s = self._now().wall_s
             lane.failing_since_s, lane.trouble = None, ""

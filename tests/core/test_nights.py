@@ -368,12 +368,25 @@ def test_an_approval_that_does_not_come(box):
     assert box.finish(rollout) is Phase.ABORTED
 
 
-def test_approval_does_not_outlast_the_window(box):
-    rollout = by_night(box, "next", require_approval=True)
-    sleep_until(box, "2026-12-01T02:00")
-    box.run(lambda: box.phase(rollout) is Phase.AWAITING_APPROVAL)
+def test_an_approval_may_come_in_the_morning(box):
+    """It keeps its cards and nobody's night: the others go first, and the window closes over it."""
+    rollout = by_night(box, "next", require_approval=True, priority=9)
+    other = by_night(box, "other", trial=True)
+    sleep_until(box, "2026-12-01T08:00")
+    assert box.phase(other) is Phase.MEASURED
+    assert box.phase(rollout) is Phase.AWAITING_APPROVAL
+    assert box.state.nights["nightly@2026-12-01"].state is NightState.CLOSED
+    box.ask(act.Approve(rollout, "ada"))
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
+def test_an_approval_does_not_outlast_the_window_where_live_made_room(box):
+    rollout = box.propose(make_release("next", 2, 2), window="nightly", strategy="rolling", require_approval=True)
+    box.finish(box.propose(make_release("wide", 2, 2), strategy="any"))
     sleep_until(box, "2026-12-01T06:00")
     assert box.phase(rollout) is Phase.SKIPPED
+    box.settle()
+    assert len(box.state.offered()) == 2
 
 
 # --- trials and cards -------------------------------------------------------------------------------------------------
@@ -470,7 +483,7 @@ def test_live_is_never_measured_under_users(box):
     box.world.users = Users(in_flight=1, per_min=1.0)
     measured = measurements(box)[0]
     assert box.finish(measured) is Phase.SKIPPED
-    assert "users came" in box.state.rollouts[measured].why
+    assert "1 request of users in flight" in box.state.rollouts[measured].why
     assert box.finish(rollout) is Phase.PROMOTED
     assert len(measurements(box)) == 1
 

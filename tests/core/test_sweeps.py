@@ -209,7 +209,7 @@ def test_an_arm_that_yields_is_tried_again_and_the_sweep_waits_for_it(box):
     box.run(lambda: box.phase(rollout) is Phase.SKIPPED)
     assert box.state.sweeps[sweep_id].decided_wall_s is None
     box.world.foreign.clear()
-    assert decided(box, sweep_id).pick == "x=one"
+    assert decided(box, sweep_id, 2 * 86_400.0).pick == "x=one"  # after a pause, which took it into the next night
 
 
 def test_an_arm_that_a_reboot_ended_is_tried_again(box):
@@ -254,3 +254,47 @@ def test_a_figure_that_no_gate_left_is_not_invented(box):
     box.run(lambda: box.state.active.gate is not None and box.state.active.gate.gate == "throughput")
     box.world.gates[box.state.active.gate.run] = GateSeen("pass", "measured", {"run": {}})
     assert decided(box, sweep_id).why.startswith("no arm is better than live: none could be compared with it")
+
+
+def test_the_pick_does_not_inherit_the_time_by_which_its_arm_had_to_be_over(box):
+    box.world.gains = {"b": 0.4}
+    made = sweep(
+        box, "a", "b", on_success=OnSuccess.SWITCH, window="nightly", finish_by_wall_s=night_time("2026-12-01T02:05:20")
+    )
+    found = decided(box, made, 40_000)
+    assert found.pick == "x=b", found.why
+    follow = box.state.rollouts[found.followed_by]  # proposed at 02:05 it would wait for nothing and be skipped
+    assert follow.options.finish_by_wall_s is None
+
+
+def test_the_pick_takes_no_newer_proposal_of_a_person_away(box):
+    """Somebody proposes a newer revision of the picked name for the same window; the sweep's pick supersedes it."""
+    box.world.gains = {"b": 0.4}
+    made = sweep(box, "a", "b", on_success=OnSuccess.SWITCH, window="nightly")
+    sleep_until(box, "2026-12-01T02:00")
+    newer = box.propose(replace(make_release("b"), id="b@11111111"), window="nightly", priority=-5)
+    found = decided(box, made, 40_000)
+    assert found.followed_by
+    assert box.phase(newer) is not Phase.SUPERSEDED, box.state.rollouts[newer].why
+
+
+def test_withdrawing_a_sweep_while_its_arm_yields(box):
+    made = sweep(box, "a", "b", window="nightly")
+    sleep_until(box, "2026-12-01T02:00")
+    box.run(lambda: box.state.active is not None and box.state.active.phase is Phase.STARTING)
+    look, done = box.world.observe, []
+
+    def observe(state):
+        if not done:
+            done.append(1)
+            box.world.foreign = {2: "train.py"}
+            box.ask(act.WithdrawSweep(made, "ada"))
+        return look(state)
+
+    box.world.observe = observe
+    box.loop.step()
+    box.world.observe = look
+    box.world.foreign = {}
+    box.settle()
+    left = [r.id for r in box.state.rollouts.values() if r.options.sweep and r.phase is not Phase.ABORTED]
+    assert not left, "arms of a sweep that is withdrawn still run: " + ", ".join(left)

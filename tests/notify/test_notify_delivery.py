@@ -19,13 +19,15 @@ from fake_world import FakeWorld
 from receivers import apprise, webhook
 
 from controller.core.policy import Policy
-from controller.core.records import Phase
+from controller.core.records import Now, Phase
 from controller.core.table import Event as Happening
 from controller.loop import Loop
+from controller.notify.destination import destinations
 from controller.notify.events import greeting
 from controller.notify.kinds import Kind
 from controller.notify.notifier import UNREACHED_S
 from controller.notify.outbox import MOST_WAITING, OLDEST_S, Outbox
+from controller.notify.target import Target
 
 
 def test_it_is_told_once_and_not_again_by_the_next_daemon(box, receiver):
@@ -325,3 +327,25 @@ def test_without_targets_nothing_is_begun(box):
     notifier.stop()
     assert notifier.alarms == ()
     assert not box.file.exists()
+
+
+FAILED = replace(greeting(1.0), id="r1", kind=Kind.FAILED)
+HOOK = destinations([Target(name="hook", webhook="http://127.0.0.1:9/told")])[0]
+
+
+def test_a_clock_that_is_wrong_for_a_moment_loses_nothing_that_is_to_be_told(tmp_path):
+    wall_s = [1_790_000_000.0]
+    box = Outbox(tmp_path / "notify.json", (HOOK,), 0, lambda: Now("boot", 100.0, wall_s[0]))
+    box.put([replace(FAILED, wall_s=wall_s[0])], 1, {})
+    assert box.next("hook") is not None
+    for jump_s in (2 * OLDEST_S, -2 * OLDEST_S):
+        wall_s[0] += jump_s
+        assert box.next("hook") is not None
+
+
+def test_the_same_told_by_two_lines_is_told_once(tmp_path):
+    box = Outbox(tmp_path / "notify.json", (HOOK,), 0, lambda: Now("boot", 100.0, 2.0))
+    box.put([FAILED, FAILED], 1, {})
+    assert box.next("hook") == (FAILED, 0)
+    box.taken("hook", FAILED, 0)
+    assert box.next("hook") is None

@@ -261,15 +261,14 @@ MUTANTS = (
     _one(
         "a night that is over is opened again",
         CORE + "nights.py",
-        "opening.id in state.nights or _is_of_the_past",
-        "state.nights.get(opening.id, _night(opening, seen)).ended_wall_s is None and opening.id in state.nights"
-        " or _is_of_the_past",
+        "if opening.is_open(seen.now.wall_s) and _can_open(opening, state):",
+        "if opening.is_open(seen.now.wall_s) and (_can_open(opening, state) or state.nights[opening.id].ended_wall_s):",
     ),
     _one(
         "what has expired begins",
         CORE + "nights.py",
-        "        if seen.now.wall_s >= until_s:\n",
-        "        if seen.now.wall_s >= until_s + 3600.0:\n",
+        "        if seen.now.wall_s >= until_s and",
+        "        if seen.now.wall_s >= until_s + 3600.0 and",
     ),
     # the store
     _one(
