@@ -77,7 +77,12 @@ class Desk:
         before = self.journal.state
         action = act.Propose(Kind.PROPOSE, release, person.name, options, profile)
         rollout = self._file(person, "propose", key, lambda _: (action, f"{person.name} proposes {release.id}"))
-        return Filed(rollout, self.waits_for(before, options), notes)
+        replaced = [
+            f"it takes the place of {r.id}"
+            for r in before.queue
+            if self.journal.state.rollouts[r.id].phase is Phase.SUPERSEDED
+        ]
+        return Filed(rollout, self.waits_for(before, options), (*replaced, *notes))
 
     def examine(
         self, person: Person, topology: Topology, options: Options, profile: tuple[Any, ...]
@@ -189,6 +194,8 @@ class Desk:
         """Take back what has not begun; what has begun is aborted."""
         require(person, "propose", "withdraw a proposal")
         rollout = self.rollout(rollout_id)
+        if rollout.ended_wall_s is not None:
+            raise RefusedError(f"{rollout_id} is over ({rollout.phase.words}): there is nothing to withdraw")
         if rollout.phase is not Phase.QUEUED:
             raise RefusedError(f"{rollout_id} is {rollout.phase.words}, it does not wait: `cutover abort` ends it")
         return self.abort(person, rollout_id, key)
@@ -265,7 +272,8 @@ class Desk:
         active = before.active
         if schedule is None and active is not None:
             return "; ".join([f"queued behind {active.id} ({active.release}, {active.phase.words})", *said])
-        ahead = sum(r.options.window == options.window and r.options.priority >= options.priority for r in before.queue)
+        waiting = [r for r in before.queue if self.journal.state.rollouts[r.id].phase is Phase.QUEUED]
+        ahead = sum(r.options.window == options.window and r.options.priority >= options.priority for r in waiting)
         if ahead:
             return "; ".join([f"queued behind {ahead} other{'s' if ahead > 1 else ''}", *said])
         return f"queued: {'; '.join(said)}" if said else ""

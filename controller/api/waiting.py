@@ -50,7 +50,9 @@ def require_room(
     schedule = policy.schedules.get(options.window)
     there_is = [(schedule.duration_s, f"window {options.window} is open for")] if schedule else []
     if options.finish_by_wall_s is not None:
-        there_is.append((options.finish_by_wall_s - wall_s, "until --finish-by there are"))
+        current = schedule.current(wall_s) if schedule else None
+        begins_s = schedule.next(wall_s).opens_s if schedule and current is None else wall_s
+        there_is.append((options.finish_by_wall_s - begins_s, "until --finish-by there are"))
     if not there_is:
         return
     tried = Rollout("", Kind.PROPOSE, release.id, "", 0.0, options=options, profile=profile)

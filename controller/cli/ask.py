@@ -12,7 +12,7 @@ import typer
 
 from ..durations import duration_s
 from ..errors import UsageError
-from .moment import moment
+from .moment import in_full, moment
 from .options import Json, Overrule, RolloutId, Timeout, Wait, overruled, rollout_path
 from .session import Session, session_of
 
@@ -144,7 +144,12 @@ def propose(  # noqa: PLR0913, PLR0917 - the options of a command
     }
     client = session.client()
     answer = client.post("/v1/rollouts", body)
-    _noted(answer, as_json=as_json)
+    said = [
+        f"{name} {in_full(body[key])}"
+        for name, key in (("expires", "expires_at"), ("finishes by", "finish_by"))
+        if body[key]
+    ]
+    _noted({"notes": [*answer["notes"], *said]}, as_json=as_json)
     _filed(session, client, answer, wait=wait, timeout_s=timeout)
 
 
@@ -219,8 +224,10 @@ def freeze(
     Queued proposals wait; what runs goes on; people may still roll back.
     """
     session = session_of(ctx, as_json=as_json)
-    body = {"why": why, "until": moment("--until", until, time.time())}
-    _said(session, session.client().post("/v1/freeze", body, keyed=False))
+    until_s = moment("--until", until, time.time())
+    answer = session.client().post("/v1/freeze", {"why": why, "until": until_s}, keyed=False)
+    ends = f"; it ends {in_full(until_s)}" if until_s is not None else ""
+    _said(session, {**answer, "sentence": answer["sentence"] + ends})
 
 
 Card = Annotated[str, typer.Argument(metavar="GPU", help="Its index, or its id as `cutover status` shows it.")]

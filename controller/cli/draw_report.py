@@ -20,6 +20,7 @@ from ..report.words import (
     plain,
     span,
     users_in_words,
+    window_words,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +188,8 @@ def _next(report: Report) -> Iterator[Text]:
 
     now = report.present
     for window in now.windows:
-        yield Text(f"window {plain(window.window)} opens {moment(window.opens)} ({plain(window.timezone)})")
+        when = window_words(window, now.at)
+        yield Text(f"window {plain(window.window)} {when} ({plain(window.timezone)})")
     for one in now.queue:
         yield Text(f"{one.id}  {plain(one.release)} ({plain(one.asked_by)}) waits: {plain(one.waits_for)}")
     if not now.queue:

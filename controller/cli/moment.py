@@ -31,6 +31,12 @@ def moment(option: str, text: str | None, now_wall_s: float) -> float | None:
     return then.timestamp()  # naive: as this machine's clock shows it
 
 
+def in_full(at_s: float) -> str:
+    """``Tue 2026-12-01 16:10 (CST)``: so that whoever typed `16:10` sees which one that is."""
+    at = datetime.fromtimestamp(at_s, UTC).astimezone()
+    return f"{at:%a %Y-%m-%d %H:%M} ({at:%Z})"
+
+
 def _positive(seconds: float) -> float:
     if not 0 < seconds < 1e9:
         raise ValueError

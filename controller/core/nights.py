@@ -166,8 +166,10 @@ def expire(state: State, seen: Seen, policy: Policy) -> Decision | None:
             continue
         until_s = expires_s(rollout, policy)
         if seen.now.wall_s >= until_s and _has_waited(rollout, seen, until_s - rollout.created_wall_s):
+            if until_s == rollout.options.finish_by_wall_s:
+                return move(rollout, Event.DEADLINE, "it was to be over by now, and there was no time to begin it")
             days = (until_s - rollout.created_wall_s) / 86_400.0
-            waited = f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} h"
+            waited = f"{days:.0f} days" if days >= 2 else _minutes(days * 86_400.0)
             return move(rollout, Event.DEADLINE, f"it waited for {waited}, and was to begin within that: propose again")
         if rollout.kind is Kind.MEASURE and (over := _measurement_is_late(rollout, state, seen, policy)):
             return move(rollout, Event.MISSED, over)

@@ -119,7 +119,7 @@ def _night(line: Line, _: State) -> Event | None:
     if state == NightState.MISSED:
         kind, severity, said = Kind.MISSED, Severity.WARNING, f"window {name} was missed: {why}"
     elif state == NightState.CLOSED:
-        about = f"`cutover report --night {night['date']}`"
+        about = f"`cutover report --night {name}`"
         kind, severity, said = Kind.REPORT, Severity.INFO, f"the report of {name} is ready: {why}; {about}"
     else:
         return None

@@ -22,6 +22,7 @@ from .words import (
     plain,
     span,
     users_in_words,
+    window_words,
 )
 
 
@@ -156,7 +157,7 @@ def _present(now: Present) -> Iterator[str]:
     lines += [f"{escaped(card.gpu)} {escaped(card.sentence)}" for card in now.closed_cards]
     yield "\n".join(f"- {line}" for line in lines)
     yield "## Next"
-    opens = [f"{escaped(one.window)} opens {moment(one.opens)} ({escaped(one.timezone)})" for one in now.windows]
+    opens = [f"{escaped(one.window)} {window_words(one, now.at)} ({escaped(one.timezone)})" for one in now.windows]
     lines = [*opens, *(_queued(one) for one in now.queue)] or ["nothing waits"]
     yield "\n".join(f"- {line}" for line in lines)
 

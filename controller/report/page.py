@@ -17,7 +17,18 @@ from .records import Report
 from .words import is_shown_as_arm
 
 _TEMPLATE: Final = Path(__file__).with_name("page.html")
-_FILTERS: Final = ("plain", "span", "clock", "moment", "number", "first_token", "cell", "change", "parts_in_words")
+_FILTERS: Final = (
+    "plain",
+    "span",
+    "clock",
+    "moment",
+    "number",
+    "first_token",
+    "cell",
+    "change",
+    "parts_in_words",
+    "window_words",
+)
 
 
 def to_html(report: Report) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from gates.report_terminal import printable
 
-from .records import Figure, Ratio, Report, RolloutPart, UsersPart
+from .records import Figure, Opens, Ratio, Report, RolloutPart, UsersPart
 
 
 def plain(text: str) -> str:
@@ -35,6 +35,11 @@ def clock(at: datetime | None) -> str:
 def moment(at: datetime | None) -> str:
     """With its date: `Mon 2026-11-30 02:41`."""
     return f"{at:%a %Y-%m-%d %H:%M}" if at is not None else "–"
+
+
+def window_words(window: Opens, at: datetime) -> str:
+    """`opens Mon 2026-11-30 02:00`, or until when it is open."""
+    return f"is open until {moment(window.closes)}" if window.opens <= at else f"opens {moment(window.opens)}"
 
 
 def percent(ratio: float) -> str:

@@ -132,7 +132,7 @@ def test_lines_of_a_real_journal(box):
         ("GPU-2b.quarantined.1790000000", "quarantined", "warning"),
         ("r0001.aborted.1790000000", "failed", "warning"),
     ]
-    assert "`cutover report --night 2026-11-30`" in events[0].sentence
+    assert "`cutover report --night nightly@2026-11-30`" in events[0].sentence
     assert events[0].night == "nightly@2026-11-30"
     assert events[2].gpu == "GPU-2b"
     assert [line.seq for line in box.journal.lines(lines[2].seq, limit=2)] == [lines[3].seq, lines[4].seq]
