@@ -66,6 +66,7 @@ def test_every_end_has_its_exit_code():
     codes = {phase.value: int(exit_code_of(rollout(phase.value))) for phase in TERMINAL}
     assert codes == {
         "promoted": 0,
+        "measured": 0,
         "rejected": 10,
         "inconclusive": 11,
         "refused": 5,
