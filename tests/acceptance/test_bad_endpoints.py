@@ -67,6 +67,7 @@ def _book(connection: socket.socket, _: bytes) -> None:
     connection.sendall(data)
 
 
+@pytest.mark.slow
 def test_answers_that_would_fill_the_memory_end_the_run(judge: Judge) -> None:
     with serving(with_models("emu", _book)) as url:
         verdict = judge("acceptance", url, deadline_s=120.0, profile={"checks": ["J"], "timeout_s": 30})

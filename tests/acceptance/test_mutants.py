@@ -28,6 +28,7 @@ def test_a_healthy_engine_passes_in_every_dialect(dialect: str) -> None:
         assert outcome.verdict == "pass", outcome
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_healthy_engine_passes_the_whole_standard_tier() -> None:
     outcome = judge("standard", 1)

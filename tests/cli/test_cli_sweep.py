@@ -51,6 +51,7 @@ def sweep_file(box):
     return make
 
 
+@pytest.mark.slow
 def test_a_sweep_from_its_file_to_its_pick(box, on_box, sweep_file, wait_until):
     first = sweep_file("to-be-beaten")
     promoted = box.stage.finish(box.stage.propose(first.read_text(), str(first), bake_s=0), 120)

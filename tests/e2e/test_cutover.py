@@ -118,6 +118,7 @@ def port_of(stage, attempt):
     return next(a["port"] for a in stage.get("/v1/status")["live"]["attempts"] if a["id"] == attempt)
 
 
+@pytest.mark.slow
 def test_live_that_writes_garbage_after_a_sleep_is_started_again(stage, make, profile):
     """Weights that did not come back whole: "!!!!!!!!", HTTP 200, and counters that move (vllm#29341)."""
     one = make("one", "--fault", "bang-after-wake")

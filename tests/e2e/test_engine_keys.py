@@ -58,6 +58,7 @@ def holders(folder: Path, secret: str) -> set[str]:
     return {path.name for path in found}
 
 
+@pytest.mark.slow
 def test_with_client_keys_through_every_death(tmp_path, make, profile, monkeypatch):
     keys = tmp_path / "keys"
     keys.write_text(f"{CLIENT}\n")
@@ -132,6 +133,7 @@ def _the_key_is_nobody_elses(stage, folder, key):
             continue
 
 
+@pytest.mark.slow
 def test_without_client_keys_from_engines_that_want_none_to_one_that_does(tmp_path, make, profile, monkeypatch):
     """As after an upgrade: what runs was started without a key, and has to be adopted and rolled back to.
 

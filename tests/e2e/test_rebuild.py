@@ -6,6 +6,8 @@ import json
 import signal
 import time
 
+import pytest
+
 from controller.cli import main
 from controller.store.condition import look
 
@@ -22,6 +24,7 @@ def lose_the_log(stage):
     stage.post("/v1/unfreeze")
 
 
+@pytest.mark.slow
 def test_a_damaged_journal_is_made_anew_of_what_runs(stage, profile, make, clients, capsys):
     """Users, pids and the warm way back survive a journal that does not."""
     for name in ("first", "second"):

@@ -44,6 +44,7 @@ def throughput_of(stage, rollout):
     return request, json.loads((stage.config.gates_dir / run / "verdict.json").read_text().splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_gate_keeps_its_run_and_the_next_candidate_is_compared_with_it(stage, make, measuring):
     pair = make("pair", "--slots", "8", instances="{a: {gpus: 1}, b: {gpus: 1}}")
     first = stage.finish(stage.propose(pair, "pair.yaml", gates=measuring))

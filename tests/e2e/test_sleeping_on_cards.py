@@ -73,6 +73,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         played.close()
 
 
+@pytest.mark.slow
 def test_cards_and_their_locks_are_lent_when_the_memory_shows_it(stage, make, profile):
     def propose(name: str, *flags: str):
         text = make(name, *USES, *flags, instances=WHOLE)

@@ -36,6 +36,7 @@ def kill_engine(stage, attempt):
     psutil.Process(shim.pid).children()[0].kill()
 
 
+@pytest.mark.slow
 def test_the_release_before_takes_over_from_one_that_is_killed_again_and_again(stage, make, profile):
     for name in ("good", "bad"):
         done = stage.finish(stage.propose(make(name), f"{name}.yaml", gates=profile))

@@ -19,7 +19,7 @@ import pytest
 
 import launch
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1500)]
 
 ROOT = Path(launch.__file__).parents[1]
 PLAY_LIMIT_S = 1400.0

@@ -6,6 +6,7 @@ a rate of 95 % over 2,000 is 0.5 %, of 3 % 0.4 %. benchmarks/throughput_rule.py 
 
 from __future__ import annotations
 
+import pytest
 from ladder_kit import Engine, Noise, rates, seeded
 
 from gates.throughput.decide.rule import Rule
@@ -25,6 +26,7 @@ def test_an_unchanged_engine_passes_and_hardly_ever_fails() -> None:
     assert seen.rounds < 4, "an unchanged engine is usually known after the first look"
 
 
+@pytest.mark.slow
 def test_five_percent_everywhere_does_not_pass() -> None:
     assert rates([-0.05] * CELLS, NOISE, RULE, draws=DRAWS, seed=2).passed <= 0.05
 
