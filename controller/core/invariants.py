@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from .desired import SWITCHED, candidate_seat
+from .nights import waits_for_a_person
 from .policy import Policy
 from .progress import deadline_s
 from .records import ACTIVE, TERMINAL, AttemptState, Kind, Phase, Rollout, Seat, State
@@ -155,7 +156,7 @@ def _wait_in_vain(state: State) -> list[str]:
 
 def _is_overdue(rollout: Rollout, seen: Seen) -> bool:
     """Beyond the time that it was given. Who waits for a person may be, and who has nothing to go back to."""
-    if rollout.until_s is None or rollout.phase in {Phase.ROLLING_BACK, Phase.AWAITING_APPROVAL}:
+    if rollout.until_s is None or rollout.phase is Phase.ROLLING_BACK or waits_for_a_person(rollout):
         return False
     return seen.now.boot_s > rollout.until_s and not (rollout.phase in SWITCHED and rollout.before[0] is None)
 

@@ -74,9 +74,15 @@ def is_older(older: Rollout, newer: Rollout, state: State) -> bool:
     if older.id == newer.id or kinds != (Kind.PROPOSE, Kind.PROPOSE) or older.options.sweep or newer.options.sweep:
         return False
     same = older.options.window == newer.options.window and older.options.trial == newer.options.trial
-    filed_later = newer.created_wall_s >= older.created_wall_s
     names = {state.releases[older.release].name, state.releases[newer.release].name}
+    filed_later = _filed_as(newer, state) > _filed_as(older, state)
     return bool(newer.options.window) and same and filed_later and len(names) == 1
+
+
+def _filed_as(rollout: Rollout, state: State) -> tuple[int, str]:
+    """What somebody filed first, where this is once more: ids are in order, a clock on the wall may be set."""
+    first = (rollout, *state.tries(rollout))[-1].id
+    return len(first), first
 
 
 def ask_abort(state: State, action: act.AskAbort, now: Now, why: str) -> State:  # noqa: ARG001
@@ -88,8 +94,9 @@ def ask_abort(state: State, action: act.AskAbort, now: Now, why: str) -> State: 
 
 def approve(state: State, action: act.Approve, now: Now, why: str) -> State:
     rollout = replace(rollout_of(state, action.rollout), approved_by=action.by)
-    if rollout.until_s is not None and now.boot_s > rollout.until_s:
-        rollout = replace(rollout, until_s=None)  # its window is over, and a person wants it now
+    # A person is awake and wants it now: the window bounds it no more, a time that they gave it themselves does.
+    finish_s = rollout.options.finish_by_wall_s
+    rollout = replace(rollout, until_s=None if finish_s is None else now.boot_s + finish_s - now.wall_s)
     return with_rollout(state, advance(rollout, Event.APPROVED, now, why))
 
 

@@ -80,7 +80,7 @@ def _closes(night: Night, state: State, seen: Seen, policy: Policy) -> Decision 
     if _left_of_night(night, state, seen, policy) > 0 and night.window in policy.schedules:
         return None
     active = state.active
-    if active is not None and active.night == night.id and not _waits_for_a_person(active):
+    if active is not None and active.night == night.id and not waits_for_a_person(active):
         return None
     began = [r for r in state.rollouts.values() if r.night == night.id]
     waiting = [r for r in state.queue if r.options.window == night.window and r.kind is not Kind.MEASURE]
@@ -228,18 +228,9 @@ def why_not_yet(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> s
     return loud or _pauses(rollout, plan, state, seen) or _awaits_measurement(rollout, state, spare_s)
 
 
-def _tries(rollout: Rollout, state: State) -> tuple[Rollout, ...]:
-    """Those that this one is once more, the newest first."""
-    found: list[Rollout] = []
-    while (before := state.rollouts.get(rollout.again_for)) is not None:
-        found.append(before)
-        rollout = before
-    return tuple(found)
-
-
 def _pauses(rollout: Rollout, plan: Plan, state: State, seen: Seen) -> str:
     """A job that comes and goes must not have a model loaded all night, and users not wait each time in the dark."""
-    yielded = [r for r in _tries(rollout, state) if r.phase is Phase.SKIPPED]
+    yielded = [r for r in state.tries(rollout) if r.phase is Phase.SKIPPED]
     if not yielded:
         return ""
     tonight = [r for r in yielded if r.night == yielded[0].night and r.strategy == Strategy.SWAP]
@@ -339,7 +330,7 @@ def keep_to_the_time(state: State, seen: Seen, policy: Policy) -> Decision | Non
         return None
     if rollout.kind is Kind.MEASURE:
         return _let_users_pass(rollout, state, seen, policy)
-    if rollout.until_s is None or rollout.phase_boot_id != seen.now.boot_id or _waits_for_a_person(rollout):
+    if rollout.until_s is None or rollout.phase_boot_id != seen.now.boot_id or waits_for_a_person(rollout):
         return None
     if rollout.phase in SWITCHED and rollout.before[0] is None:
         return None  # nothing served before it: there is no way back, and users stay
@@ -357,7 +348,7 @@ def keep_to_the_time(state: State, seen: Seen, policy: Policy) -> Decision | Non
     return None
 
 
-def _waits_for_a_person(rollout: Rollout) -> bool:
+def waits_for_a_person(rollout: Rollout) -> bool:
     """It has passed, live is whole beside it, and people sleep by night: it waits as long as an approval may take."""
     return rollout.phase is Phase.AWAITING_APPROVAL and rollout.strategy == Strategy.BLUE_GREEN
 
@@ -416,7 +407,7 @@ def has_become_loud(rollout: Rollout, plan: Plan, seen: Seen, policy: Policy) ->
 
 def once_more(rollout: Rollout, state: State, event: Event, why: str) -> Decision:
     """What the host took down with it is tried once more in its window, and then no more: it may be why it went."""
-    tried = any(r.why == why for r in _tries(rollout, state))
+    tried = any(r.why == why for r in state.tries(rollout))
     if tried or not rollout.options.window or rollout.kind is not Kind.PROPOSE or rollout.phase not in BEFORE_SWITCH:
         return move(rollout, event, why)
     return Decision(act.TryAgain(rollout.id, event), why)

@@ -399,6 +399,14 @@ class State:
             return ()
         return tuple(attempt for attempt in self._by_seat.get((seat.release, seat.rollout), ()) if attempt.holds)
 
+    def tries(self, rollout: Rollout) -> tuple[Rollout, ...]:
+        """Those that this one is once more, the newest first."""
+        found: list[Rollout] = []
+        while (before := self.rollouts.get(rollout.again_for)) is not None:
+            found.append(before)
+            rollout = before
+        return tuple(found)
+
     def attempts_of(self, seat: Seat, instance: str) -> tuple[Attempt, ...]:
         """Every attempt that this instance of the seat ever had, in order; the stopped ones too."""
         return tuple(a for a in self._by_seat.get((seat.release, seat.rollout), ()) if a.instance == instance)

@@ -380,6 +380,21 @@ def test_an_approval_may_come_in_the_morning(box):
     assert box.finish(rollout) is Phase.PROMOTED
 
 
+def test_an_approval_at_the_edge_of_the_window_is_heard(box):
+    """Somebody is awake: the window, which closes in a moment, does not throw it away."""
+    rollout = by_night(box, "next", require_approval=True, bake_s=600.0)
+    sleep_until(box, "2026-12-01T05:58")
+    box.ask(act.Approve(rollout, "ada"))
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
+def test_an_approval_does_not_lift_the_time_that_was_asked_for(box):
+    rollout = by_night(box, "next", require_approval=True, bake_s=600.0, finish_by_wall_s=at("2026-12-01T06:00"))
+    sleep_until(box, "2026-12-01T05:58")
+    box.ask(act.Approve(rollout, "ada"))
+    assert box.finish(rollout) is Phase.SKIPPED
+
+
 def test_an_approval_does_not_outlast_the_window_where_live_made_room(box):
     rollout = box.propose(make_release("next", 2, 2), window="nightly", strategy="rolling", require_approval=True)
     box.finish(box.propose(make_release("wide", 2, 2), strategy="any"))

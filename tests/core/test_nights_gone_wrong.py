@@ -401,3 +401,10 @@ def test_one_that_yields_again_and_again_does_not_keep_the_others_waiting(box):
         if not box.loop.step():
             box.world.clock_s += 0.5
     assert box.phase(other).value != "queued", f"{len(box.state.rollouts)} rollouts, and {other} waits"
+
+
+def test_a_newer_revision_is_the_newer_one_whatever_the_clock_says(box):
+    old = by_night(box, "next")
+    box.world.set_wall(at("2026-11-30T17:00"))
+    new = box.propose(replace(make_release("next"), id="next@11111111"), window="nightly")
+    assert (box.phase(old), box.phase(new)) == (Phase.SUPERSEDED, Phase.QUEUED)
