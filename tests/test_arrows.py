@@ -19,7 +19,8 @@ ALLOWED = {
     "controller.rounds": (),
     "controller.errors": (),
     "controller.config": (
-        "controller.core", "controller.durations", "controller.errors", "controller.notify.target", "launch",
+        "controller.config", "controller.core", "controller.durations", "controller.errors",
+        "controller.notify.target", "launch",
     ),
     "controller.notify": ("controller.core", "controller.notify", "controller.store", "controller.errors"),
     "controller.store": ("controller.core", "controller.store", "controller.errors", "controller.crashpoints"),

@@ -74,6 +74,48 @@ def test_refusals(tmp_path, text, expected):
     assert "\n" not in str(caught.value)
 
 
+def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(tmp_path):
+    """An unknown key is not hidden by one that is missing, nor a duration by a time of day."""
+    text = (
+        "bakee: {seconds: 3}\n"
+        "schedule: {start: '25:00', duration: 1s, timezone: Mars, dais: daily}\n"
+        "schedules:\n  noon: {duration: 1h, timezone: UTC}\n  Early: {start: '01:00', duration: 1h, timezone: UTC}\n"
+        "source: here\n"
+        "retry_after_s: 300\n"
+    )
+    file = write(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        load_config(file, {})
+    count, *told = str(caught.value).split("\n")
+    assert count == f"{file}: 9 mistakes"
+    begins = [
+        "1: unknown key `bakee`; did you mean `bake`?",
+        "2: `schedule.duration`: expected a duration of 30 s to 24 h",
+        "2: `schedule.timezone`: expected a name of the tz database",
+        "2: unknown key `schedule.dais`; did you mean `days`?",
+        "4: `schedules.noon.start`: this key is needed here",
+        "5: `schedules.Early`: String should match pattern",
+        "6: unknown key `source`; did you mean `socket`?",
+        "7: `retry_after_s`: Input should be less than or equal to 60 (got 300)",
+    ]
+    assert any(line.startswith(f"{file}:2: `schedule.start`: ") for line in told)
+    rest = [line for line in told if ":2: `schedule.start`" not in line]
+    assert [line[len(str(file)) + 1 :][: len(begin)] for line, begin in zip(rest, begins, strict=True)] == begins
+
+
+def test_a_file_of_nothing_but_mistakes_is_told_in_a_few(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        load_config(write(tmp_path, "".join(f"key{number}: 1\n" for number in range(500))), {})
+    lines = str(caught.value).split("\n")
+    assert (len(lines), lines[0].endswith(": 500 mistakes"), lines[-1]) == (22, True, "and 480 more")
+
+
+def test_one_window_is_called_nightly(tmp_path):
+    window = "{start: '02:00', duration: 1h, timezone: UTC}"
+    with pytest.raises(UsageError, match=r":2: `schedules`: `schedule` and `schedules.nightly` are both"):
+        load_config(write(tmp_path, f"schedule: {window}\nschedules: {{nightly: {window}}}\n"), {})
+
+
 @pytest.mark.parametrize(
     ("text", "sleeps", "deadline_s", "wanted"),
     [
