@@ -71,14 +71,16 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     from ..effects.clock import Clock
     from . import checks
     from .check_service import service
+    from .check_windows import windows
 
+    now = Clock().now()
     status, held, daemon = _ask_daemon(session, config)
     runs = checks.look_at_runs(config)
     yield daemon
     yield checks.state_directory(config, status)
     yield checks.journal(config)
     yield checks.ledger(config)
-    yield checks.backup(config, Clock().now().wall_s)
+    yield checks.backup(config, now.wall_s)
     yield checks.disk(config)
     yield checks.haproxy(config)
     yield checks.router()
@@ -88,6 +90,7 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     yield checks.front_door(status)
     yield checks.live(status)
     yield checks.alarms(status)
+    yield from windows(config, now.wall_s)
     yield from service(config)
     if config.notify:
         from .notify import check
