@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,13 @@ def haproxy(config: Config) -> Check:
         return Check("HAProxy", False, str(error))
 
 
+def how_to_get(extra: str) -> str:
+    """An extra of pyproject.toml, as README and docs have it: there is no package to be had by the project's name."""
+    return (
+        f"the extra `{extra}`: `{sys.prefix}/bin/pip install '.[{extra}]'` in the checkout that this was installed from"
+    )
+
+
 def router() -> Check:
     """smg, for topologies with a router of their own; the front door alone needs none."""
     kind = routers()["smg"]
@@ -136,7 +144,7 @@ def router() -> Check:
     if command.found:
         return Check("router", True, f"smg: {command.words[0]}")
     sentence = "smg is not installed: topologies with a `router` are refused; without one the front door balances"
-    return Check("router", None, sentence, "pip install 'cutover[router]', where a topology wants it")
+    return Check("router", None, sentence, f"where a topology wants it, {how_to_get('router')}")
 
 
 def never_started(config: Config) -> bool:

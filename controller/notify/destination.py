@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +57,9 @@ def destinations_of(target: Target) -> tuple[Destination, ...]:
 def _by_apprise(target: Target, path: Path) -> tuple[Destination, ...]:
     if importlib.util.find_spec("apprise") is None:
         raise UsageError(
-            f"notify: {target.name}: `apprise_file` needs apprise, which is not installed: `pip install "
-            "'cutover[notify]'` into the environment of the daemon, or use `webhook`, which needs nothing"
+            f"notify: {target.name}: `apprise_file` needs apprise, which is not installed: it is the extra `notify`, "
+            f"`{sys.prefix}/bin/pip install '.[notify]'` in the checkout that this was installed from; or use "
+            "`webhook`, which needs nothing"
         )
     lines = lines_of(path)
     if len(lines) > MOST_LINES:

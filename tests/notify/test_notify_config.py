@@ -151,6 +151,9 @@ def test_without_apprise(tmp_path, monkeypatch):
     file = tmp_path / "urls"
     file.write_text("json://localhost\n")
     file.chmod(0o600)
-    with pytest.raises(UsageError, match=r"needs apprise, which is not installed: `pip install 'cutover\[notify\]'`"):
+    with pytest.raises(
+        UsageError,
+        match=r"needs apprise, which is not installed: it is the extra `notify`, `.*pip install '\.\[notify\]'`",
+    ):
         destinations([Target(name="ops", apprise_file=file)])
     assert destinations([Target(name="hook", webhook="https://example.org/")])
