@@ -27,6 +27,15 @@ class _FileFirst(TyperGroup):
             args = [RUN, *args]
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Its own, its commands, and then what FILE takes: nobody looks for that behind a name that may be left out."""
+        super().format_options(ctx, formatter)
+        command = self.commands[RUN]
+        of_run = type(ctx)(command, info_name=RUN, parent=ctx)
+        rows = (each.get_help_record(of_run) for each in command.get_params(of_run) if "--help" not in each.opts)
+        with formatter.section("With FILE (as `cutover sweep run FILE`)"):
+            formatter.write_dl([row for row in rows if row is not None])
+
 
 app = typer.Typer(
     cls=_FileFirst,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -40,6 +41,16 @@ def test_emulate_has_the_help_of_the_emulator(cutover):
     done = cutover("emulate", "--help")
     assert done.code == 0
     assert "--ttft-ms" in done.out
+
+
+def test_a_sweeps_help_has_the_options_of_its_file(cutover):
+    """`run` may be left out, so that its options are looked for one level above."""
+    shown = cutover("sweep", "--help").out
+    of_run = set(re.findall(r"^  (--[a-z-]+)", cutover("sweep", "run", "--help").out, re.MULTILINE))
+    assert {"--window", "--on-success", "--dry-run", "--skip-refused"} <= of_run
+    assert of_run <= set(re.findall(r"^  (--[a-z-]+)", shown, re.MULTILINE))
+    assert shown.index("Commands:") < shown.index("With FILE") < shown.index("cutover sweep show s0001")
+    assert shown.count("--help") == 1
 
 
 def test_help_loads_nothing_heavy():
