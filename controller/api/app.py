@@ -366,13 +366,22 @@ def _closing(app: FastAPI, windows: Windows) -> None:
 
     @app.post("/v1/freeze")
     def freeze(body: FreezeBody, request: Request) -> dict[str, Any]:
-        desk.freeze(_person(request), body.why, body.until)
-        return {"schema": views.SCHEMA, "sentence": "frozen: queued proposals wait, people still may roll back"}
+        """`replaced`: the freeze that was there before, or null."""
+        replaced = desk.freeze(_person(request), body.why, body.until)
+        sentence = "frozen: queued proposals wait, people still may roll back"
+        more = f"; it takes the place of the freeze of {replaced.by} ({replaced.why})" if replaced else ""
+        return {
+            "schema": views.SCHEMA,
+            "sentence": sentence + more,
+            "replaced": asdict(replaced) if replaced else None,
+        }
 
     @app.post("/v1/unfreeze")
     def unfreeze(request: Request) -> dict[str, Any]:
-        desk.unfreeze(_person(request))
-        return {"schema": views.SCHEMA, "sentence": "the queue moves again"}
+        """`ended`: the freeze that was there."""
+        ended = desk.unfreeze(_person(request))
+        sentence = f"the queue moves again: the freeze of {ended.by} ({ended.why}) is over"
+        return {"schema": views.SCHEMA, "sentence": sentence, "ended": asdict(ended)}
 
     @app.post("/v1/gpus/{card}/cordon")
     def cordon(card: str, body: WhyBody, request: Request) -> dict[str, Any]:

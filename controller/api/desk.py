@@ -207,18 +207,35 @@ class Desk:
         self.ask(person, "reorder", None, lambda _: (act.Reorder(rollout_id, priority), sentence))
         return self.rollout(rollout_id)
 
-    def freeze(self, person: Person, why: str, until_wall_s: float | None = None) -> None:
+    def freeze(self, person: Person, why: str, until_wall_s: float | None = None) -> Freeze | None:
+        """Returns the freeze that this one takes the place of: there is one at a time, whoever wants it."""
         require(person, "propose", "freeze")
         if until_wall_s is not None and until_wall_s <= self.now().wall_s:
             raise UsageError("--until: that time is over; give one that is to come, or a duration such as 8h")
         freeze = Freeze(person.name, why, self.now().wall_s, until_wall_s)
-        self.ask(person, "freeze", None, lambda _: (act.SetFreeze(freeze), f"{person.name} freezes: {why}"))
+        before: list[Freeze | None] = []
 
-    def unfreeze(self, person: Person) -> None:
+        def make(state: State) -> tuple[act.Record, str]:
+            before.append(state.freeze)
+            instead = f", instead of {state.freeze.by} ({state.freeze.why})" if state.freeze else ""
+            return act.SetFreeze(freeze), f"{person.name} freezes: {why}{instead}"
+
+        self.ask(person, "freeze", None, make)
+        return before[-1]
+
+    def unfreeze(self, person: Person) -> Freeze:
+        """Returns the freeze that it ended."""
         require(person, "propose", "unfreeze")
-        if self.journal.state.freeze is None:
-            raise RefusedError("nothing is frozen")
-        self.ask(person, "unfreeze", None, lambda _: (act.SetFreeze(None), f"{person.name} unfreezes"))
+        ended: list[Freeze] = []
+
+        def make(state: State) -> tuple[act.Record, str]:
+            if state.freeze is None:
+                raise RefusedError("nothing is frozen")
+            ended.append(state.freeze)
+            return act.SetFreeze(None), f"{person.name} ends the freeze of {state.freeze.by} ({state.freeze.why})"
+
+        self.ask(person, "unfreeze", None, make)
+        return ended[-1]
 
     def cordon(self, person: Person, card: str, why: str) -> str:
         """Nobody gets this card any more; who holds it keeps it. Returns its id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
@@ -221,13 +222,14 @@ def freeze(
 ) -> None:
     """Let nothing begin by itself until `cutover unfreeze`.
 
-    Queued proposals wait; what runs goes on; people may still roll back.
+    Queued proposals wait; what runs goes on; people may still roll back. There is one freeze at a time: whose it
+    takes the place of is said.
     """
     session = session_of(ctx, as_json=as_json)
     until_s = moment("--until", until, time.time())
     answer = session.client().post("/v1/freeze", {"why": why, "until": until_s}, keyed=False)
-    ends = f"; it ends {in_full(until_s)}" if until_s is not None else ""
-    _said(session, {**answer, "sentence": answer["sentence"] + ends})
+    ends = f"; this one ends {in_full(until_s)}" if until_s is not None else ""
+    _said(session, {**answer, "sentence": answer["sentence"] + _was_to_end(answer.get("replaced")) + ends})
 
 
 Card = Annotated[str, typer.Argument(metavar="GPU", help="Its index, or its id as `cutover status` shows it.")]
@@ -254,9 +256,21 @@ def uncordon(ctx: typer.Context, gpu: Card, as_json: Json = False) -> None:
 
 
 def unfreeze(ctx: typer.Context, as_json: Json = False) -> None:
-    """Let the queue move again."""
+    """Let the queue move again.
+
+    Says whose freeze that was, why it was there, and until when it was meant.
+    """
     session = session_of(ctx, as_json=as_json)
-    _said(session, session.client().post("/v1/unfreeze", keyed=False))
+    answer = session.client().post("/v1/unfreeze", keyed=False)
+    _said(session, {**answer, "sentence": answer["sentence"] + _was_to_end(answer.get("ended"))})
+
+
+def _was_to_end(freeze: Mapping[str, Any] | None) -> str:
+    """By the clock of this machine, which is that of whoever reads it."""
+    if freeze is None:
+        return ""
+    until_s = freeze["until_wall_s"]
+    return ", which had no end" if until_s is None else f", which was to end {in_full(until_s)}"
 
 
 def _topology(file: Path) -> dict[str, Any]:

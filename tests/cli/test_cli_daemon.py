@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -219,8 +220,14 @@ def test_a_freeze_holds_the_queue(box, on_box):
         over = on_box("abort", rollout)
         assert over.code == 5
         assert "is over" in over.err
+        other = on_box("freeze", "a demonstration", "--until", "3d", "--json").json
+        assert (other["replaced"]["why"], other["replaced"]["until_wall_s"]) == ("exam week", None)
+        assert "takes the place of the freeze of" in other["sentence"]
+        assert "(exam week), which had no end; this one ends " in other["sentence"]
     finally:
-        assert on_box("unfreeze").code == 0
+        ended = on_box("unfreeze")
+        assert ended.code == 0
+    assert re.search(r"the freeze of \S+ \(a demonstration\) is over, which was to end \w+ \d{4}-", ended.out)
     again = on_box("unfreeze")
     assert again.code == 5
     assert "nothing is frozen" in again.err
