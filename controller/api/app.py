@@ -20,7 +20,7 @@ from launch.release import diff
 
 from ..catalogue import Catalogue
 from ..config import Config
-from ..core.records import Options
+from ..core.records import Options, Phase
 from ..core.seen import Seen
 from ..errors import CutoverError, ExitCode, NotFoundError
 from ..store.journal import Journal
@@ -215,12 +215,15 @@ def _reading(app: FastAPI, windows: Windows) -> None:
 
     @app.get("/v1/rollouts/{rollout_id}")
     def rollout(rollout_id: str) -> dict[str, Any]:
+        """`waiting`: what it waits for and until when, as in the queue; null once it has begun."""
         record = windows.desk.rollout(rollout_id)
-        seen = windows.seen()
+        seen, state, policy = windows.seen(), windows.journal.state, windows.config.policy
         reports = {r.run: windows.gate_report(r.run) for r in record.gates}
         return {
             "schema": views.SCHEMA,
-            **views.rollout(windows.journal.state, record, seen),
+            **views.rollout(state, record, seen),
+            "waiting": views_queue.waiting(record, state, seen, policy) if record.phase is Phase.QUEUED else None,
+            "approval_s": views_queue.approval_s(record, policy),
             "reports": reports,
             "events": [asdict(e) for e in windows.journal.entries(rollout=rollout_id, limit=2000)],
         }

@@ -22,7 +22,7 @@ def queue(state: State, seen: Seen | None, policy: Policy, now: Now) -> dict[str
         "windows": [window(schedule, state, now) for schedule in policy.schedules.values()],
         "freeze": asdict(state.freeze) if state.freeze else None,
         "active": state.active.id if state.active else None,
-        "queue": [_waiting(rollout, state, seen, policy) for rollout in state.queue],
+        "queue": [waiting(rollout, state, seen, policy) for rollout in state.queue],
     }
 
 
@@ -42,7 +42,8 @@ def window(schedule: Schedule, state: State, now: Now) -> dict[str, Any]:
     }
 
 
-def _waiting(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) -> dict[str, Any]:
+def waiting(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) -> dict[str, Any]:
+    """One that has not begun: what it waits for, and its times (seconds since the epoch; durations end in `_s`)."""
     options = rollout.options
     active = state.active
     behind = f"{active.id} is {active.phase.words}" if active else ""
@@ -63,9 +64,17 @@ def _waiting(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) 
         "trial": options.trial,
         "sweep": options.sweep or None,
         "require_approval": options.require_approval,
+        "approval_s": approval_s(rollout, policy),
         "waits_for": own or frozen or behind or "its turn",
         "note": options.note,
     }
+
+
+def approval_s(rollout: Rollout, policy: Policy) -> float | None:
+    """How long it waits for its approval when it has passed; None where it needs none."""
+    if not rollout.options.require_approval:
+        return None
+    return policy.approval_s if rollout.options.approval_s is None else rollout.options.approval_s
 
 
 def nights(state: State, config: Config, limit: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.verify import CHECKS
 from .draw_status import attempt_line
+from .moment import in_full
 from .outcome import STYLES
 from .reporters import line_of
 from .terminal import clock, span
@@ -50,6 +51,7 @@ def draw_rollout(rollout: Document) -> list[Text]:
 
     parts = [_head(rollout)]
     for title, lines in (
+        ("waits", _waits(rollout)),
         ("plan", _plan(rollout["plan"])),
         ("gates", _gates(rollout)),
         ("times", _times(rollout)),
@@ -78,6 +80,27 @@ def _head(rollout: Document) -> Text:
         kind = "check" if rule in CHECKS else "preflight rule"
         text.append(f"\n{kind} {rule} overruled: {reason}", "yellow")
     return text
+
+
+def _waits(rollout: Document) -> Iterator[Text]:
+    """Of one that has not begun: for what, in which order, and until when. Of one that has passed: for whose word."""
+    from rich.text import Text
+
+    within_s = rollout.get("approval_s")
+    within = f"an approval is needed before the cutover, and waited for {span(within_s)}" if within_s else ""
+    if rollout["phase"] == "awaiting_approval" and within_s:
+        yield Text(f"{within}, {span(rollout['phase_s'])} of them are over: `cutover approve {rollout['id']}`")
+    waiting = rollout.get("waiting")
+    if waiting is None:
+        return
+    yield Text(f"for: {waiting['waits_for']}", style="cyan")
+    window = f"window {waiting['window']}" if waiting["window"] else "no window"
+    yield Text(f"{window}, priority {waiting['priority']}" + (", a trial" if waiting["trial"] else ""))
+    yield Text(f"not begun by {in_full(waiting['expires'])}: skipped")
+    if waiting["finish_by"] is not None:
+        yield Text(f"not over by {in_full(waiting['finish_by'])}: everything is as it was")
+    if within:
+        yield Text(within)
 
 
 def _plan(plan: Document) -> Iterator[Text]:

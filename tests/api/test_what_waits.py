@@ -1,0 +1,70 @@
+"""What people see of proposals that wait: the API's answers, and how they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, time
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from fake_world import Box, FakeWorld, make_release
+from structlog.testing import capture_logs
+
+from controller.api import views, views_queue
+from controller.cli.draw_rollout import draw_rollout
+from controller.cli.terminal import plain_text
+from controller.core.policy import Policy
+from controller.core.window import Schedule
+from controller.loop import Loop
+from controller.store.journal import Journal
+
+ZONE = ZoneInfo("Asia/Taipei")
+NIGHTLY = Schedule("nightly", time(2), 4 * 3600.0, ZONE, "Asia/Taipei")
+EVENING_S = datetime(2026, 11, 29, 20, 0, tzinfo=ZONE).timestamp()
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    """It is evening, something is live, and the window opens at two."""
+    journal, world = Journal(tmp_path / "journal.sqlite"), FakeWorld()
+    world.set_wall(EVENING_S)
+    made = Box(Loop(journal, world, Policy(bake_s=30.0, schedules={"nightly": NIGHTLY})), world, journal)
+    with capture_logs():
+        made.finish(made.propose(make_release("first")))
+        yield made
+    journal.close()
+
+
+def shown(box: Box, rollout_id: str) -> tuple[dict[str, Any], str]:
+    """The document of `GET /v1/rollouts/{id}` without its events, and how `show` draws it."""
+    state, seen, policy = box.state, box.world.observe(box.state), box.loop.policy
+    record = state.rollouts[rollout_id]
+    waits = views_queue.waiting(record, state, seen, policy) if rollout_id in {r.id for r in state.queue} else None
+    more = {"waiting": waits, "approval_s": views_queue.approval_s(record, policy), "reports": {}, "events": []}
+    document = {**views.rollout(state, record, seen), **more}
+    return document, plain_text(draw_rollout(document))
+
+
+def test_show_has_for_what_and_until_when_a_proposal_waits(box):
+    day_s = EVENING_S + 24 * HOUR_S
+    asked = {"window": "nightly", "priority": 5, "require_approval": True, "approval_s": 2 * HOUR_S}
+    waits = box.propose(make_release("next"), **asked, expires_wall_s=day_s, finish_by_wall_s=day_s + HOUR_S)
+    box.settle()
+    document, drawn = shown(box, waits)
+    assert document["waiting"]["waits_for"] == "window nightly opens Mon 2026-11-30 02:00 (Asia/Taipei)"
+    assert (document["waiting"]["expires"], document["approval_s"]) == (day_s, 2 * HOUR_S)
+    assert "for: window nightly opens Mon 2026-11-30 02:00 (Asia/Taipei)\nwindow nightly, priority 5\n" in drawn
+    assert drawn.index(": skipped\n") < drawn.index(": everything is as it was\n")
+    assert "an approval is needed before the cutover, and waited for 2 h\n" in drawn
+
+
+def test_what_has_begun_waits_for_nothing_and_what_has_passed_for_a_word(box):
+    asked = box.propose(make_release("next"), require_approval=True)
+    box.run(lambda: box.phase(asked).value == "awaiting_approval")
+    document, drawn = shown(box, asked)
+    assert document["waiting"] is None
+    assert f"waited for 1 d, 0.00 s of them are over: `cutover approve {asked}`" in drawn
+    assert "\nwaits\n" not in shown(box, "r0001")[1]
