@@ -175,7 +175,9 @@ class Desk:
     def abort(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
         require(person, "propose", "abort")
         self.rollout(rollout_id)
-        sentence = f"{person.name} aborts {rollout_id}"
+        return self._end(person, rollout_id, key, f"{person.name} aborts {rollout_id}")
+
+    def _end(self, person: Person, rollout_id: str, key: str | None, sentence: str) -> Rollout:
         self.ask(person, "abort", key, lambda _: (act.AskAbort(rollout_id, person.name), sentence))
         return self.rollout(rollout_id)
 
@@ -198,7 +200,7 @@ class Desk:
             raise RefusedError(f"{rollout_id} is over ({rollout.phase.words}): there is nothing to withdraw")
         if rollout.phase is not Phase.QUEUED:
             raise RefusedError(f"{rollout_id} is {rollout.phase.words}, it does not wait: `cutover abort` ends it")
-        return self.abort(person, rollout_id, key)
+        return self._end(person, rollout_id, key, f"{person.name} withdraws {rollout_id}")
 
     def reorder(self, person: Person, rollout_id: str, priority: int) -> Rollout:
         require(person, "propose", "reorder the queue")

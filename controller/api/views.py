@@ -8,7 +8,7 @@ from typing import Any
 from ..config import Config
 from ..core.cards import holders
 from ..core.dark import dark_parts, way_home
-from ..core.records import Attempt, Release, Rollout, Seat, State
+from ..core.records import Attempt, Phase, Release, Rollout, Seat, State
 from ..core.route import HoldSeen
 from ..core.seen import Seen
 
@@ -89,6 +89,18 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 2)
 
 
+WITHDRAWN = "withdrawn"
+
+
+def is_withdrawn(record: Rollout) -> bool:
+    """Somebody took it back before it had begun: nothing of it ever ran that could have been aborted."""
+    return record.phase is Phase.ABORTED and set(record.times) <= {Phase.QUEUED.value}
+
+
+def _why(record: Rollout) -> str:
+    return f"{WITHDRAWN} by {record.abort_by}" if is_withdrawn(record) and record.abort_by else record.why
+
+
 def rollout(state: State, record: Rollout, seen: Seen | None) -> dict[str, Any]:
     mine = [a for a in state.attempts.values() if a.rollout == record.id]
     return {
@@ -96,8 +108,9 @@ def rollout(state: State, record: Rollout, seen: Seen | None) -> dict[str, Any]:
         "kind": record.kind.value,
         "release": record.release,
         "phase": record.phase.value,
+        "outcome": WITHDRAWN if is_withdrawn(record) else record.phase.value,
         "over": record.ended_wall_s is not None,
-        "why": record.why,
+        "why": _why(record),
         "asked_by": record.asked_by,
         "instead_of": record.instead_of.release if record.instead_of else None,
         "approved_by": record.approved_by,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.verify import CHECKS
 from .draw_status import attempt_line
 from .moment import in_full
-from .outcome import STYLES
+from .outcome import STYLES, outcome_of
 from .reporters import line_of
 from .terminal import clock, span
 
@@ -42,7 +42,8 @@ def draw_history(rollouts: Sequence[Document]) -> Table:
 def _phase(rollout: Document) -> Text:
     from rich.text import Text
 
-    return Text(rollout["phase"].replace("_", " "), style=STYLES.get(rollout["phase"], "cyan"))
+    outcome = outcome_of(rollout)
+    return Text(outcome.replace("_", " "), style=STYLES.get(outcome, "cyan"))
 
 
 def draw_rollout(rollout: Document) -> list[Text]:
@@ -72,7 +73,7 @@ def _head(rollout: Document) -> Text:
     text.append(f"\n{rollout['why']}" if rollout["why"] else "")
     text.append(f"\nasked by {rollout['asked_by']} at {clock(rollout['created'])}{ended}")
     for key, words in (("approved_by", "approved by"), ("abort_by", "aborted by")):
-        if rollout[key]:
+        if rollout[key] and rollout["why"] != f"withdrawn by {rollout[key]}":
             text.append(f"\n{words} {rollout[key]}")
     if rollout["options"]["note"]:
         text.append(f"\nnote: {rollout['options']['note']}")

@@ -26,6 +26,7 @@ STYLES: Mapping[str, str] = {
     "rolled_back": "yellow",
     "inconclusive": "yellow",
     "aborted": "yellow",
+    "withdrawn": "dim",
     "superseded": "dim",
     "skipped": "dim",
     "rejected": "red",
@@ -48,10 +49,15 @@ def exit_code_of(rollout: Mapping[str, Any], *, wanted_back: bool = False) -> Ex
     return _EXIT_CODES[phase]
 
 
+def outcome_of(rollout: Mapping[str, Any]) -> str:
+    """Its phase, or what people call its end: `withdrawn`."""
+    return str(rollout.get("outcome", rollout["phase"]))
+
+
 def sentence_of(rollout: Mapping[str, Any]) -> str:
     """`r0003 demo-c@1a2b3c4d is rejected: gate smoke: …`"""
-    phase = str(rollout["phase"]).replace("_", " ")
+    phase = outcome_of(rollout).replace("_", " ")
     by = f" by {rollout['abort_by']}" if rollout["phase"] == "aborted" and rollout["abort_by"] else ""
-    why = "" if by and rollout["why"] == f"aborted{by}" else rollout["why"]
+    why = "" if by and rollout["why"] == f"{phase}{by}" else rollout["why"]
     state = f"is {phase}{by}" if rollout["over"] else f"is still {phase}"
     return f"{rollout['id']} {rollout['release']} {state}" + (f": {why}" if why else "")

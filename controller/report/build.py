@@ -10,7 +10,7 @@ from .headline import headline
 from .material import Material, is_for
 from .present import present
 from .records import SCHEMA, CardPart, NightPart, NotBegun, Report
-from .rollouts import outcome, rollout_part, users_part
+from .rollouts import outcome, rollout_part, users_part, why
 from .sweeps import sweep_parts
 
 _QUARTER_S = 900
@@ -138,7 +138,7 @@ def _waited(rollout: Rollout, material: Material) -> NotBegun:
         release=rollout.release,
         asked_by=rollout.asked_by,
         outcome=outcome(rollout, material) if over else "waits",
-        why=rollout.why if over else _why_it_waits(waits, material),
+        why=why(rollout, material) if over else _why_it_waits(waits, material),
         at=material.local_or_none(rollout.ended_wall_s) if over else None,
         command=f"cutover show {rollout.id}",
     )

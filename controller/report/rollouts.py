@@ -12,6 +12,7 @@ from .figures import compared_with, figures, ratios
 from .material import Material
 from .records import Dark, Finding, GatePart, RolloutPart, UsersPart
 
+WITHDRAWN: Final = "withdrawn"
 _MOST_FINDINGS: Final = 8
 _TONES: Final[Mapping[Phase, str]] = {
     Phase.PROMOTED: "good",
@@ -73,8 +74,14 @@ def outcome(rollout: Rollout, material: Material) -> str:
             yielded = any(e.action == "TryAgain" and e.rollout == rollout.id for e in material.entries)
             return "yielded" if yielded else "out of time" if rollout.night else "expired"
         case Phase.ABORTED, _ if material.began_s(rollout) is None:
-            return "withdrawn"
+            return WITHDRAWN
     return rollout.phase.words
+
+
+def why(rollout: Rollout, material: Material) -> str:
+    """The last sentence about it; of what was taken back before it had begun, by whom."""
+    withdrawn = outcome(rollout, material) == WITHDRAWN and rollout.abort_by
+    return f"{WITHDRAWN} by {rollout.abort_by}" if withdrawn else rollout.why
 
 
 def tone(rollout: Rollout) -> str:

@@ -9,7 +9,7 @@ from ..core.ranking import Figure, Ranked, Ranking, rank
 from .figures import figures, ratios, says
 from .material import Material
 from .records import ArmPart, Ratio, SweepPart
-from .rollouts import baseline_results, outcome, tone
+from .rollouts import baseline_results, outcome, tone, why
 
 
 def sweep_parts(material: Material) -> tuple[SweepPart, ...]:
@@ -53,7 +53,7 @@ def _arm(arm: Ranked, material: Material) -> ArmPart:
         tone=tone(rollout),
         standing=arm.standing.value,
         rank=arm.rank,
-        why=arm.why or rollout.why,
+        why=arm.why or why(rollout, material),
         night=arm.night,
         compared=_wider(ratios(rollout.gates), arm.figures),
         figures=figures(rollout.gates, baseline_results(rollout, material)),

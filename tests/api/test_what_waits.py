@@ -14,7 +14,9 @@ from structlog.testing import capture_logs
 
 from controller.api import views, views_queue
 from controller.cli.draw_rollout import draw_rollout
+from controller.cli.outcome import sentence_of
 from controller.cli.terminal import plain_text
+from controller.core import actions as act
 from controller.core.policy import Policy
 from controller.core.window import Schedule
 from controller.loop import Loop
@@ -68,3 +70,19 @@ def test_what_has_begun_waits_for_nothing_and_what_has_passed_for_a_word(box):
     assert document["waiting"] is None
     assert f"waited for 1 d, 0.00 s of them are over: `cutover approve {asked}`" in drawn
     assert "\nwaits\n" not in shown(box, "r0001")[1]
+
+
+def test_what_was_taken_back_before_it_began_is_withdrawn_and_not_aborted(box):
+    gone = box.propose(make_release("gone"), window="nightly")
+    box.ask(act.AskAbort(gone, "bob"))
+    box.settle()
+    document, drawn = shown(box, gone)
+    assert (document["phase"], document["outcome"], document["why"]) == ("aborted", "withdrawn", "withdrawn by bob")
+    assert drawn.startswith(f"{gone} propose gone@00000000 withdrawn\nwithdrawn by bob\nasked by tester")
+    assert "aborted" not in drawn
+    assert sentence_of(document) == f"{gone} gone@00000000 is withdrawn by bob"
+    ran = box.propose(make_release("ran"))
+    box.run(lambda: box.phase(ran).value == "gating")
+    box.ask(act.AskAbort(ran, "bob"))
+    box.finish(ran)
+    assert shown(box, ran)[0]["outcome"] == "aborted"

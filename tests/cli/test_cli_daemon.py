@@ -216,7 +216,7 @@ def test_a_freeze_holds_the_queue(box, on_box):
             assert on_box("abort", one).code == 0
             ended = on_box("watch", one)
             assert ended.code == 1
-            assert "is aborted by" in ended.out
+            assert "is withdrawn by" in ended.out
         over = on_box("abort", rollout)
         assert over.code == 5
         assert "is over" in over.err

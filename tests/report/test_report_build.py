@@ -211,6 +211,7 @@ def test_expired_withdrawn_frozen_and_cards(box):
         gone: "withdrawn",
         "r0004": "waits",
     }
+    assert next(one.why for one in report.not_begun if one.id == gone) == "withdrawn by bob"
     assert "frozen by eve since Sun 2026-11-29" in report.present.frozen
     assert report.present.alarms == ("look at this",)
     assert [(card.gpu, card.closed) for card in report.cards] == [("gpu-3", True)]
