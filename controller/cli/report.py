@@ -32,19 +32,33 @@ class Format(StrEnum):
     JSON = "json"
 
 
-_BY_SUFFIX = {".html": Format.HTML, ".htm": Format.HTML, ".md": Format.MARKDOWN, ".json": Format.JSON}
+_BY_SUFFIX = {
+    ".html": Format.HTML,
+    ".htm": Format.HTML,
+    ".md": Format.MARKDOWN,
+    ".json": Format.JSON,
+    ".txt": Format.TEXT,
+    "": Format.TEXT,
+}
 
 
 def report(
     ctx: typer.Context,
     night: Annotated[
-        str, typer.Option("--night", metavar="DATE|ID|last", help="By its date or its id; last: the last that is over.")
+        str,
+        typer.Option(
+            "--night",
+            metavar="DATE|ID|last",
+            help="By its date, or its id where several windows opened then; last: the last that is over.",
+        ),
     ] = LAST,
     open_night: Annotated[
         bool, typer.Option("--open-night", help="The one that goes on now, as far as it has come.")
     ] = False,
     form: Annotated[Format | None, typer.Option("--format", help="Else as the name of --out ends; else text.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Into this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Into this file: .html, .md, .json or .txt.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a night decided: what ran with its verdict, figures against live, what users met, what waits.
@@ -56,8 +70,12 @@ def report(
     wanted = _format(form, out, as_json=as_json)
     client = session.client()
     found = _found(client, night, open_night=open_night)
-    if len(found) > 1 and (wanted is not Format.TEXT or out is not None):
-        raise UsageError(f"several windows opened then, name one with --night: {', '.join(found)}")
+    if len(found) > 1:
+        choices = " or ".join(f"--night {name}" for name in found)
+        many = f"{len(found)} windows {'are open now' if open_night else f'opened on {night}'}: {choices} shows one"
+        if wanted is not Format.TEXT or out is not None:
+            raise UsageError(many)
+        sys.stderr.write(f"{many}\n")
     documents = [client.get(f"/v1/nights/{quote(name, safe='@')}/report") for name in found]
     for document in documents:
         _tell(session, document, wanted, out)
@@ -68,7 +86,16 @@ def _format(form: Format | None, out: Path | None, *, as_json: bool) -> Format:
         if form not in {None, Format.JSON}:
             raise UsageError(f"--json and --format {form} are two formats: leave one of them out")
         return Format.JSON
-    return form or (_BY_SUFFIX.get(out.suffix.lower(), Format.TEXT) if out is not None else Format.TEXT)
+    if form is not None or out is None:
+        return form or Format.TEXT
+    known = _BY_SUFFIX.get(out.suffix.lower())
+    if known is None:
+        endings = ", ".join(ending for ending in _BY_SUFFIX if ending)
+        raise UsageError(
+            f"--out {out}: nothing is written as {out.suffix}; expected a name that ends in one of {endings}, or "
+            "--format text|html|markdown|json"
+        )
+    return known
 
 
 def _found(client: Client, wanted: str, *, open_night: bool) -> list[str]:
@@ -85,7 +112,7 @@ def _found(client: Client, wanted: str, *, open_night: bool) -> list[str]:
         raise NotFoundError(f"there was no night yet: {_when(client)}")
     if wanted == LAST:
         over = [night for night in nights if night["state"] != "open"] or nights
-        return [str(over[-1]["id"])]
+        return [str(over[-1]["id"])]  # of two windows that opened that day the later one
     found = [str(night["id"]) for night in nights if wanted in {night["id"], night["date"]}]
     if not found and "@" in wanted:
         return [wanted]  # what was written of it may outlive what the journal has

@@ -107,14 +107,16 @@ def test_every_format_to_stdout_and_into_files(cutover, daemon, tmp_path):
 
 def test_two_windows_in_one_night(cutover, daemon, tmp_path):
     daemon["/v1/nights"]["nights"].append(night("early@2026-11-30"))
-    code, out, _ = cutover("--night", "2026-11-30")
+    code, out, err = cutover("--night", "2026-11-30")
     assert code == 0
+    assert err == f"2 windows opened on 2026-11-30: --night {NIGHT} or --night early@2026-11-30 shows one\n"
     assert out.index("Night of 2026-11-30: nightly") < out.index("Night of 2026-11-30: early")
     for words in (("--json",), ("--out", tmp_path / "x.txt")):
         code, out, err = cutover("--night", "2026-11-30", *words)
         told = out + err
         assert code == 2
-        assert f"several windows opened then, name one with --night: {NIGHT}, early@2026-11-30" in told
+        assert f"2 windows opened on 2026-11-30: --night {NIGHT} or --night early@2026-11-30 shows one" in told
+    assert "Night of 2026-11-30: early" in cutover("--night", "early@2026-11-30")[1]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,11 @@ def test_two_windows_in_one_night(cutover, daemon, tmp_path):
         (("--night", "yesterday"), 2, "expected a date (2026-11-30), an id (nightly@2026-11-30) or last"),
         (("--json", "--format", "html"), 2, "two formats"),
         (("--open-night", "--night", NIGHT), 2, "name two nights"),
+        (
+            ("--out", "x.pdf"),
+            2,
+            "--out x.pdf: nothing is written as .pdf; expected a name that ends in one of .html, .htm",
+        ),
         (("--out", "/nonexistent/report.html"), 1, "/nonexistent/report.html: No such file or directory"),
         (("--out", "/"), 1, "/: Is a directory"),
     ],
