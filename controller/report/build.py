@@ -58,6 +58,7 @@ def _night(material: Material) -> NightPart:
         hours=_hours(material),
         baseline=night.baseline,
         baseline_why=_not_measured(material),
+        baseline_pending=_is_pending(material),
         live_before=_live_at(material, night.opens_wall_s),
         live_after=_live_at(material, material.ends_s),
     )
@@ -67,7 +68,15 @@ def _not_measured(material: Material) -> str:
     rollout = material.state.rollouts.get(material.night.baseline)
     if rollout is None or rollout.phase is Phase.MEASURED:
         return ""
-    return rollout.why if rollout.ended_wall_s is not None else f"{rollout.id} is {rollout.phase.words}"
+    if rollout.ended_wall_s is not None:
+        return rollout.why
+    waits = material.waits.get(rollout.id, "") if rollout.phase is Phase.QUEUED else ""
+    return f"{rollout.id} {f'waits: {waits}' if waits else f'is {rollout.phase.words}'}"
+
+
+def _is_pending(material: Material) -> bool:
+    rollout = material.state.rollouts.get(material.night.baseline)
+    return rollout is not None and rollout.ended_wall_s is None
 
 
 def _live_at(material: Material, wall_s: float) -> str:

@@ -28,7 +28,9 @@ def headline(
         said.append(f"{users.lost:,} of {counted(users.requests, 'request')} got no whole answer.")
     elif users is not None:
         said.append(f"No request was lost, of {counted(users.requests, 'request')}.")
-    if night.baseline_why:
+    if night.baseline_pending:
+        said.append(f"Live is not measured yet in this night ({night.baseline_why}).")
+    elif night.baseline_why:
         said.append(
             f"Live was not measured in this night ({night.baseline_why}): candidates are compared with what it showed "
             "before."

@@ -243,9 +243,10 @@ class NightPart:
     said: tuple[str, ...]
     hours: tuple[datetime, ...]  # round times on the clocks there, for an axis
     baseline: str  # the rollout that measured live, or was to
-    baseline_why: str  # why it did not; empty: it did, or nobody needed it
+    baseline_why: str  # why it did not, or not yet; empty: it did, or nobody needed it
     live_before: str
     live_after: str
+    baseline_pending: bool = False  # it waits for a quiet moment, or is being measured: `baseline_why` says which
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,3 +308,18 @@ def test_a_quiet_moment_that_never_came_is_said(box):
     assert "no quiet moment in 30 min" in report.night.baseline_why
     assert report.headline[-1].startswith("Live was not measured in this night (no quiet moment in 30 min")
     assert [one.release for one in report.rollouts] == ["next@00000000"]
+
+
+def test_a_measurement_that_still_waits_is_not_yet_and_no_failure(box):
+    box.observers = (THROUGHPUT,)
+    box.finish(box.propose(make_release("first")))
+    box.world.users = Users(3, 60.0)
+    box.propose(make_release("next"), window="nightly")
+    box.until_wall(2, 2)
+    report = box.report()
+    assert (report.night.state, report.night.baseline_pending) == ("open", True)
+    assert report.headline[-1] == f"Live is not measured yet in this night ({report.night.baseline} is queued)."
+    noise = "3 requests of users in flight, quiet is 0 or less"
+    told = box.report(waits={report.night.baseline: noise})
+    assert told.headline[-1].endswith(f"({report.night.baseline} waits: {noise}).")
+    assert not any("was not measured" in sentence for sentence in told.headline)
