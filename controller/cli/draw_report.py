@@ -11,14 +11,13 @@ from ..report.words import (
     baseline_in_words,
     cell,
     clock,
+    dark_in_words,
     first_token,
     is_shown_as_arm,
     label,
     moment,
     number,
-    parts_in_words,
     plain,
-    span,
     users_in_words,
     window_words,
 )
@@ -81,9 +80,8 @@ def _rollouts(report: Report) -> Iterator[Text]:
 def _dark(part: RolloutPart) -> Iterator[Text]:
     from rich.text import Text
 
-    if part.dark is not None:
-        went = parts_in_words(part.dark.parts)
-        yield Text(f"          dark {span(part.dark.seconds)}" + (f": {went}" if went else ""), style="yellow")
+    for sentence in dark_in_words(part):
+        yield Text(f"          {sentence}", style="yellow")
     if part.users is not None and (part.users.held or part.users.lost):
         yield Text(f"          meanwhile {'; '.join(users_in_words(part.users))}", style="dim")
 

@@ -12,6 +12,7 @@ from .present import present
 from .records import SCHEMA, CardPart, NightPart, NotBegun, Report
 from .rollouts import outcome, rollout_part, users_part, why
 from .sweeps import sweep_parts
+from .words import dark_s
 
 _QUARTER_S = 900
 _ROUND_MIN = (60, 15, 5, 1)
@@ -36,7 +37,7 @@ def build(material: Material) -> Report:
         not_begun=not_begun,
         sweeps=sweep_parts(material),
         users=users,
-        dark_s=round(sum(part.dark.seconds for part in parts if part.dark), 3),
+        dark_s=round(sum(dark_s(part) for part in parts), 3),
         cards=_cards(material),
         present=now,
     )

@@ -152,9 +152,12 @@ def _bars(part: RolloutPart, now: datetime, bar: _BarMaker) -> Iterable[Bar]:
     switched = part.switched if part.switched and part.kind != "rollback" else None
     yield bar(began, switched or over, part.tone, f"{clock(began)} to {clock(switched or over)}: {part.outcome}")
     if switched:
-        yield bar(switched, over, "watched", f"{clock(switched)} to {clock(over)}: with users, and watched")
-    if part.dark and part.dark.since:
-        until = part.dark.until or now
-        went = f" ({parts_in_words(part.dark.parts)})" if part.dark.parts else ""
-        words = f"{clock(part.dark.since)} to {clock(until)}: dark {span(part.dark.seconds)}{went}"
-        yield bar(part.dark.since, until, "dark", words)
+        left = part.left or over
+        yield bar(switched, left, "watched", f"{clock(switched)} to {clock(left)}: with users, and watched")
+    for found in (part.dark, part.dark_back):
+        if found is None or found.since is None:
+            continue
+        until = found.until or now
+        went = f" ({parts_in_words(found.parts)})" if found.parts else ""
+        words = f"{clock(found.since)} to {clock(until)}: dark {span(found.seconds)}{went}"
+        yield bar(found.since, until, "dark", words)

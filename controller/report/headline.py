@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .records import NightPart, NotBegun, Present, RolloutPart, UsersPart
-from .words import clock, counted, span
+from .words import clock, counted, dark_s, span
 
 
 def headline(
@@ -19,11 +19,11 @@ def headline(
         had = f"{counted(len(waited), 'proposal')} had waited for it: {names}" if waited else "nobody had waited for it"
         return f"The window was missed: {night.why}.", f"{had[0].upper()}{had[1:]}."
     said = [_still_open(night, now)] if night.state == "open" else []
-    said += [_live(night, parts), _tried(parts, not_begun)]
-    dark = [part for part in parts if part.dark is not None]
+    said += [_live(night, parts), *_gone_back(parts), _tried(parts, not_begun)]
+    dark = [part for part in parts if part.dark is not None or part.dark_back is not None]
     if dark:
-        listed = ", ".join(f"{part.id} {span(part.dark.seconds)}" for part in dark if part.dark)
-        said.append(f"Nothing served for {span(sum(p.dark.seconds for p in dark if p.dark))} ({listed}).")
+        listed = ", ".join(f"{part.id} {span(dark_s(part))}" for part in dark)
+        said.append(f"Nothing served for {span(sum(map(dark_s, dark)))} ({listed}).")
     if users is not None and users.lost:
         said.append(f"{users.lost:,} of {counted(users.requests, 'request')} got no whole answer.")
     elif users is not None:
@@ -58,6 +58,22 @@ def _live(night: NightPart, parts: Sequence[RolloutPart]) -> str:
     return (
         f"{after} is live since {clock(to_it.switched)} ({to_it.id}: {to_it.why}); before it was {before or 'nothing'}."
     )
+
+
+def _gone_back(parts: Sequence[RolloutPart]) -> Iterator[str]:
+    """Of each that users were led to and that was worse: for how long they were on it, and what the way back cost."""
+    for part in parts:
+        if part.kind == "rollback" or part.switched is None:
+            continue
+        who = f"{part.id} ({part.release})"
+        if part.phase == "rollback_failed":
+            yield f"{who} could not be rolled back and is what users have: a person is needed ({part.why})."
+        if part.phase == "rolled_back" and part.left is not None:
+            on_it = (
+                f"{span((part.left - part.switched).total_seconds())} ({clock(part.switched)} to {clock(part.left)})"
+            )
+            back = f"nothing served for {span(part.dark_back.seconds)}" if part.dark_back else "it was never dark"
+            yield f"{who} was rolled back ({part.why}): users were on it for {on_it}, and on the way back {back}."
 
 
 def _tried(parts: Sequence[RolloutPart], not_begun: Sequence[NotBegun]) -> str:

@@ -13,14 +13,13 @@ from .words import (
     cell,
     change,
     clock,
+    dark_in_words,
     first_token,
     is_shown_as_arm,
     label,
     moment,
     number,
-    parts_in_words,
     plain,
-    span,
     users_in_words,
     window_words,
 )
@@ -48,7 +47,7 @@ def _parts(report: Report) -> Iterator[str]:
         yield markdown_table(_FIGURES, lines)
         yield escaped(baseline_in_words(report))
     for part in alone:
-        if part.gates or part.dark:
+        if part.gates or part.dark or part.dark_back:
             yield _details(part)
     for sweep in report.sweeps:
         yield _sweep(sweep)
@@ -113,9 +112,7 @@ def _details(part: RolloutPart) -> str:
         lines += [f"  - {escaped(one.id)}: {escaped(one.sentence)}" for one in gate.findings]
         if gate.evidence:
             lines.append(f"  - evidence: {_code(gate.evidence)}")
-    if part.dark:
-        went = parts_in_words(part.dark.parts)
-        lines.append(f"- dark {span(part.dark.seconds)}" + (f": {went}" if went else ""))
+    lines += [f"- {sentence}" for sentence in dark_in_words(part)]
     if part.users and (part.users.held or part.users.lost):
         lines += [f"- meanwhile {escaped(sentence)}" for sentence in users_in_words(part.users)]
     return "\n".join([*lines, f"- {_code(part.command)}"])

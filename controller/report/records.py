@@ -124,6 +124,8 @@ class RolloutPart:
     users: UsersPart | None
     bake: str
     command: str
+    left: datetime | None = None  # of one that was rolled back: when users had left it
+    dark_back: Dark | None = None  # … and when nothing served after that
 
 
 @dataclass(frozen=True, slots=True)

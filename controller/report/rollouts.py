@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..core.dark import dark_parts, dark_window
 from ..core.records import GateResult, Kind, Phase, Rollout
 from ..core.route import Counted
+from .dark import dark, dark_back, left_s, switched_s
 from .figures import compared_with, figures, ratios
 from .material import Material
-from .records import Dark, Finding, GatePart, RolloutPart, UsersPart
+from .records import Finding, GatePart, RolloutPart, UsersPart
 
 WITHDRAWN: Final = "withdrawn"
 _MOST_FINDINGS: Final = 8
@@ -50,16 +50,18 @@ def rollout_part(rollout: Rollout, material: Material) -> RolloutPart:
         strategy=rollout.strategy,
         proposed=material.local(rollout.created_wall_s),
         began=local(material.began_s(rollout)),
-        switched=local(_switched_s(rollout, material)),
+        switched=local(switched_s(rollout, material)),
         ended=local(rollout.ended_wall_s),
         gates=tuple(_gate(result, material) for result in rollout.gates),
         compared=ratios(rollout.gates),
         compared_with=compared_with(rollout.gates),
         figures=figures(rollout.gates, baseline_results(rollout, material)),
-        dark=_dark(rollout, material),
+        dark=dark(rollout, material),
         users=users_part(counted, material, material.began_s(rollout)) if counted else None,
         bake=f"{rollout.bake.samples} samples, the last: {rollout.bake.last}" if rollout.bake.samples else "",
         command=f"cutover show {rollout.id}",
+        left=local(left_s(rollout, material)),
+        dark_back=dark_back(rollout, material),
     )
 
 
@@ -121,8 +123,8 @@ def lasted(rollout: Rollout, material: Material) -> tuple[float, float]:
     """From its turn until users are served as before, or better: the dark of a trial outlives its verdict."""
     begin_s = material.began_s(rollout)
     end_s = material.now.wall_s if rollout.ended_wall_s is None else rollout.ended_wall_s
-    dark = _dark(rollout, material)
-    until = dark.until.timestamp() if dark is not None and dark.until is not None else end_s
+    found = dark(rollout, material)
+    until = found.until.timestamp() if found is not None and found.until is not None else end_s
     return rollout.created_wall_s if begin_s is None else begin_s, max(end_s, until)
 
 
@@ -132,11 +134,6 @@ def first_served_s(material: Material) -> float:
     switches = [e for e in material.entries if e.action == "RecordSwitch" and e.wall_s >= opens_s]
     first = material.state.rollouts.get(switches[0].rollout) if switches else None
     return switches[0].wall_s if first is not None and first.before[0] is None else opens_s
-
-
-def _switched_s(rollout: Rollout, material: Material) -> float | None:
-    lines = [e for e in material.entries if e.action == "RecordSwitch" and e.rollout == rollout.id]
-    return lines[0].wall_s if lines else None
 
 
 def _gate(result: GateResult, material: Material) -> GatePart:
@@ -170,25 +167,3 @@ def _finding(check: Mapping[str, Any], evidence_dir: str) -> Finding:
         sentence=str(check.get("sentence", "")),
         evidence=tuple(path if path.startswith("/") else f"{evidence_dir}/{path}" for path in paths),
     )
-
-
-def _dark(rollout: Rollout, material: Material) -> Dark | None:
-    now = material.now
-    if rollout.dark_since_s is not None:
-        if rollout.phase_boot_id != now.boot_id:
-            return Dark(0.0, {}, None, None)
-        seconds = max(0.0, now.boot_s - rollout.dark_since_s)
-        return Dark(round(seconds, 3), {}, material.local(now.wall_s - seconds), None)
-    window = dark_window(material.state, rollout)
-    if window is None:
-        return None
-    wall_zero_s = _wall_zero_s(rollout, material)
-    begin, end = (material.local(wall_zero_s + s) for s in window) if window[0] > 0 else (None, None)
-    return Dark(rollout.times["dark_s"], dict(dark_parts(material.state, rollout)), begin, end)
-
-
-def _wall_zero_s(rollout: Rollout, material: Material) -> float:
-    """What the clock on the wall showed when that of the box began: a rollout that is over ended on both at once."""
-    if rollout.ended_wall_s is not None:
-        return rollout.ended_wall_s - rollout.phase_since_s
-    return material.now.wall_s - material.now.boot_s

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from gates.report_terminal import printable
 
-from .records import Figure, Opens, Ratio, Report, RolloutPart, UsersPart
+from .records import Dark, Figure, Opens, Ratio, Report, RolloutPart, UsersPart
 
 
 def plain(text: str) -> str:
@@ -76,6 +76,23 @@ def baseline_in_words(report: Report) -> str:
 
 def cell(figure: Figure) -> str:
     return f"{plain(figure.workload)} c{figure.concurrency}"
+
+
+def dark_s(part: RolloutPart) -> float:
+    """On the way there and on the way back."""
+    return sum(found.seconds for found in (part.dark, part.dark_back) if found is not None)
+
+
+def dark_in_words(part: RolloutPart) -> tuple[str, ...]:
+    """`dark 13 s: start 9.1 s, drain 3.9 s`; of what was rolled back also the dark after it."""
+    named = (("dark", part.dark), ("on the way back dark", part.dark_back))
+    return tuple(_one_dark(name, found) for name, found in named if found is not None)
+
+
+def _one_dark(name: str, found: Dark) -> str:
+    went = parts_in_words(found.parts)
+    over = "" if found.until is not None or found.since is None else " (not over)"
+    return f"{name} {span(found.seconds)}{over}" + (f": {went}" if went else "")
 
 
 _DARK = {"rest": "switch or way back"}

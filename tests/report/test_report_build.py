@@ -16,6 +16,7 @@ from controller.core.seen import Users
 from controller.report.build import build
 from controller.report.figures import figures, ratios
 from controller.report.records import Report, RolloutPart
+from controller.report.words import dark_in_words
 
 
 def part(report: Report, release: str) -> RolloutPart:
@@ -153,6 +154,13 @@ def test_gone_back_within_the_night(box):
     assert (told.outcome, told.tone) == ("rolled back", "unsure")
     assert told.switched is not None
     assert report.headline[0] == f"first@00000000 is live again, after {bad}, as before."
+    assert told.left is not None
+    seconds = (told.left - told.switched).total_seconds()
+    assert seconds >= 10
+    assert report.headline[1].startswith(f"{bad} (bad@00000000) was rolled back (2 bad samples in a row")
+    assert f"users were on it for {seconds:.0f} s (02:0" in report.headline[1]
+    assert report.headline[1].endswith("and on the way back it was never dark.")
+    assert (told.dark, told.dark_back, report.dark_s) == (None, None, 0)
     assert report.present.live_rollout == bad
     assert "is rolled back" in report.present.live_why
 
@@ -172,6 +180,36 @@ def test_dark_seconds_and_where_they_went(box):
     assert taipei(2) <= dark.since
     assert report.dark_s == dark.seconds
     assert any(sentence.startswith("Nothing served for") for sentence in report.headline)
+
+
+@pytest.mark.parametrize("fault", [{"ttft_s": 9.0}, {"silent": True}], ids=["slow", "silent"])
+def test_a_swap_that_is_undone_was_dark_twice(box, fault):
+    """There, and on the way back: also where what was worse had served nobody any more."""
+    box.finish(box.propose(make_release("first", gpus=4)))
+    box.world.set_wall(taipei(2).timestamp())
+    bad = box.propose(make_release("bad", gpus=4), window="nightly", strategy="swap", bake_s=600.0)
+    box.run(lambda: box.phase(bad) is Phase.BAKING)
+    box.settle_for(15)
+    for name, process in box.world.processes.items():
+        for what, value in fault.items() if name.startswith("bad") else ():
+            setattr(process, what, value)
+    box.finish(bad)
+    box.settle()
+    report = box.report()
+    told = part(report, "bad@00000000")
+    assert told.dark.since < told.dark.until == told.switched < told.left == told.dark_back.since < told.dark_back.until
+    assert (told.left - told.switched).total_seconds() >= 15
+    assert told.dark.seconds > 5 < told.dark_back.seconds
+    for dark in (told.dark, told.dark_back):
+        assert dark.seconds == (dark.until - dark.since).total_seconds()
+        assert not dark.parts or sum(dark.parts.values()) == pytest.approx(dark.seconds, abs=0.01)
+    assert told.dark.parts or told.dark_back.parts
+    whole = told.dark.seconds + told.dark_back.seconds
+    assert report.dark_s == pytest.approx(whole, abs=0.01)
+    assert f"Nothing served for {whole:.0f} s ({bad} {whole:.0f} s)." in report.headline
+    sentence = next(said for said in report.headline if "was rolled back" in said)
+    assert sentence.endswith(f"and on the way back nothing served for {told.dark_back.seconds:.1f} s.")
+    assert dark_in_words(told)[1].startswith(f"on the way back dark {told.dark_back.seconds:.1f} s")
 
 
 def test_who_yields_waits_again_and_is_told_as_such(box):
