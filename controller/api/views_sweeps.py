@@ -18,20 +18,20 @@ from .views import SCHEMA
 def sweeps(state: State, limit: int) -> dict[str, Any]:
     """The newest, oldest first."""
     newest = list(state.sweeps.values())[-limit:]
-    return {"schema": SCHEMA, "sweeps": [_head(sweep, rank(state, sweep)) for sweep in newest]}
+    return {"schema": SCHEMA, "sweeps": [_head(sweep, rank(state, sweep), state) for sweep in newest]}
 
 
 def sweep(state: State, record: Sweep, seen: Seen | None, policy: Policy) -> dict[str, Any]:
     ranking = rank(state, record)
     return {
         "schema": SCHEMA,
-        **_head(record, ranking),
+        **_head(record, ranking, state),
         "waits_for": _waits_for(state, record, seen, policy),
         "arms": [_arm(arm, record, state) for arm in ranking.arms],
     }
 
 
-def _head(record: Sweep, ranking: Ranking) -> dict[str, Any]:
+def _head(record: Sweep, ranking: Ranking, state: State) -> dict[str, Any]:
     """`leads`: who would be the pick by what is known so far; `pick` is only there once it is decided."""
     standings = [arm.standing for arm in ranking.arms]
     return {
@@ -42,7 +42,7 @@ def _head(record: Sweep, ranking: Ranking) -> dict[str, Any]:
         "on_success": record.on_success.value,
         "decided": record.decided_wall_s,
         "pick": record.pick or None,
-        "why": record.why or f"so far, with {ranking.left} of {len(standings)} arms to come: {ranking.why}",
+        "why": record.why or _so_far(record, ranking, state),
         "leads": ranking.pick or None,
         "followed_by": record.followed_by or None,
         "against": ranking.against or None,
@@ -50,6 +50,20 @@ def _head(record: Sweep, ranking: Ranking) -> dict[str, Any]:
         "left": ranking.left,
         "standings": {kind.value: standings.count(kind) for kind in Standing if kind in standings},
     }
+
+
+def _so_far(record: Sweep, ranking: Ranking, state: State) -> str:
+    """What is known before it is decided; before an arm is over nothing is, and that must not read like a verdict."""
+    arms = len(ranking.arms)
+    if ranking.left < arms:
+        return f"so far, with {ranking.left} of {arms} arms to come: {ranking.why}"
+    tries = [state.rollouts[arm.rollout] for arm in record.arms]
+    runs = sum(arm.standing is Standing.RUNS for arm in ranking.arms)
+    if runs or any(each.again_for for each in tries):
+        return f"no arm is over yet: {runs} of {arms} run{'s' * (runs == 1)}"
+    window = tries[0].options.window
+    waits = f"{arms} arms wait" if arms > 1 else "its arm waits"
+    return f"not begun: {waits} for " + (f"window {window}" if window else "their turn" if arms > 1 else "its turn")
 
 
 def _arm(arm: Ranked, record: Sweep, state: State) -> dict[str, Any]:

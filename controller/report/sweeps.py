@@ -40,6 +40,8 @@ def _sweep(sweep: Sweep, material: Material) -> SweepPart:
 
 
 def _so_far(ranking: Ranking) -> str:
+    if ranking.left == len(ranking.arms):
+        return f"no arm is over yet, {ranking.left} are to come"
     return f"so far, with {ranking.left} of {len(ranking.arms)} arms to come: {ranking.why}"
 
 

@@ -12,12 +12,15 @@ import pytest
 from fake_world import Box, FakeWorld, make_release
 from structlog.testing import capture_logs
 
-from controller.api import views, views_queue
+from controller.api import views, views_queue, views_sweeps
 from controller.cli.draw_rollout import draw_rollout
+from controller.cli.draw_sweep import draw_sweep
 from controller.cli.outcome import sentence_of
 from controller.cli.terminal import plain_text
 from controller.core import actions as act
+from controller.core.night_records import Arm, OnSuccess, Sweep
 from controller.core.policy import Policy
+from controller.core.records import Options
 from controller.core.window import Schedule
 from controller.loop import Loop
 from controller.store.journal import Journal
@@ -86,3 +89,28 @@ def test_what_was_taken_back_before_it_began_is_withdrawn_and_not_aborted(box):
     box.ask(act.AskAbort(ran, "bob"))
     box.finish(ran)
     assert shown(box, ran)[0]["outcome"] == "aborted"
+
+
+@pytest.mark.parametrize(
+    ("window", "waits"),
+    [("nightly", "not begun: 3 arms wait for window nightly"), ("", "not begun: 3 arms wait for their turn")],
+)
+def test_a_sweep_of_which_nothing_is_known_has_no_verdict(box, window, waits):
+    releases = tuple(make_release(f"arm{number}") for number in range(3))
+    arms = tuple(Arm(f"n={number}", release.id) for number, release in enumerate(releases))
+    profile = ({"name": "health", "deadline_s": 10.0},)
+    sweep = Sweep("", "numbers", "alice", 0.0, OnSuccess.REPORT, arms)
+    box.file(act.FileSweep(sweep, releases, Options(window=window), profile))
+
+    def told() -> dict[str, Any]:
+        seen = box.world.observe(box.state)
+        return views_sweeps.sweep(box.state, box.state.sweeps["s0001"], seen, box.loop.policy)
+
+    assert (told()["why"], told()["leads"], told()["left"]) == (waits, None, 3)
+    assert views_sweeps.sweeps(box.state, 5)["sweeps"][0]["why"] == waits
+    assert plain_text(draw_sweep(told())).splitlines()[1] == waits
+    if not window:
+        box.run(lambda: box.phase("r0002").value == "starting")
+        assert told()["why"] == "no arm is over yet: 1 of 3 runs"
+        box.finish("r0002")
+        assert told()["why"].startswith("so far, with 2 of 3 arms to come: ")
