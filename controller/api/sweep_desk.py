@@ -12,6 +12,7 @@ from launch.errors import LaunchError
 from ..core import actions as act
 from ..core.night_records import Arm, OnSuccess, Sweep
 from ..core.nights import MEASURE
+from ..core.plan import Plan, make_plan
 from ..core.records import Options, Release, State
 from ..core.room import Strategy
 from ..errors import NotFoundError, RefusedError, UsageError
@@ -19,6 +20,10 @@ from .desk import Desk, Person, profile_for, require
 from .waiting import require_window
 
 _NAMED_MAX = 4
+_NO_ASKING = (
+    "on_success: ask does not go with a swap, and nothing else fits now: an approval would be waited for in the dark, "
+    "so that the pick would be refused when all arms are over; --on-success switch asks nobody, report leaves it to you"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class SweepDesk:
             raise UsageError(
                 "on_success: ask does not go with --strategy swap: an approval would be waited for in the dark"
             )
-        arms = tuple(self._examined(person, arm, wish.options, profile) for arm in file.arms)
+        arms = tuple(self._examined(person, arm, wish.options, profile, on_success) for arm in file.arms)
         _require_live(self.desk.journal.state)
         return SweepSheet(file.base.name, file.combinations, on_success, arms, profile, _notes(wish.options, arms))
 
@@ -116,15 +121,26 @@ class SweepDesk:
         except KeyError:
             raise NotFoundError(f"there is no sweep {sweep_id}: `cutover sweep list` lists them") from None
 
-    def _examined(self, person: Person, arm: sweeps.SweepArm, options: Options, profile: tuple[Any, ...]) -> ArmSheet:
+    def _examined(
+        self, person: Person, arm: sweeps.SweepArm, options: Options, profile: tuple[Any, ...], on_success: OnSuccess
+    ) -> ArmSheet:
         release: Release | None = None
         notes: tuple[str, ...] = ()
         refused = ""
         try:
             release, notes = self.desk.examine(person, arm.topology, options, profile)
+            if on_success is OnSuccess.ASK and self._fits_only_as_swap(release, options, profile):
+                notes = (*notes, _NO_ASKING)
         except (RefusedError, LaunchError) as error:
             refused = str(error)
         return ArmSheet(arm.name, arm.settings, arm.topology.name, release, refused, notes)
+
+    def _fits_only_as_swap(self, release: Release, options: Options, profile: tuple[Any, ...]) -> bool:
+        """As things stand now: when the pick is proposed other cards may be free."""
+        plan = make_plan(
+            self.desk.journal.state, release, self.desk.gpus(), self.desk.policy, options=options, profile=profile
+        )
+        return isinstance(plan, Plan) and plan.strategy == Strategy.SWAP
 
 
 def _require_live(state: State) -> None:
