@@ -97,7 +97,13 @@ def is_withdrawn(record: Rollout) -> bool:
     return record.phase is Phase.ABORTED and set(record.times) <= {Phase.QUEUED.value}
 
 
-def _why(record: Rollout) -> str:
+def outcome(record: Rollout) -> str:
+    """Its phase, or what people call such an end."""
+    return WITHDRAWN if is_withdrawn(record) else record.phase.value
+
+
+def why(record: Rollout) -> str:
+    """The last sentence about it; of what was taken back, by whom."""
     return f"{WITHDRAWN} by {record.abort_by}" if is_withdrawn(record) and record.abort_by else record.why
 
 
@@ -108,9 +114,9 @@ def rollout(state: State, record: Rollout, seen: Seen | None) -> dict[str, Any]:
         "kind": record.kind.value,
         "release": record.release,
         "phase": record.phase.value,
-        "outcome": WITHDRAWN if is_withdrawn(record) else record.phase.value,
+        "outcome": outcome(record),
         "over": record.ended_wall_s is not None,
-        "why": _why(record),
+        "why": why(record),
         "asked_by": record.asked_by,
         "instead_of": record.instead_of.release if record.instead_of else None,
         "approved_by": record.approved_by,

@@ -12,7 +12,7 @@ from ..core.ranking import Ranked, Ranking, Standing, rank
 from ..core.records import Phase, State
 from ..core.seen import Seen
 from .sweep_desk import ArmSheet, SweepSheet
-from .views import SCHEMA
+from .views import SCHEMA, is_withdrawn, outcome, why
 
 
 def sweeps(state: State, limit: int) -> dict[str, Any]:
@@ -68,18 +68,20 @@ def _so_far(record: Sweep, ranking: Ranking, state: State) -> str:
 
 def _arm(arm: Ranked, record: Sweep, state: State) -> dict[str, Any]:
     settings = next(each.settings for each in record.arms if each.name == arm.arm)
+    rollout = state.rollouts[arm.rollout]
     return {
         "name": arm.arm,
         "settings": dict(settings),
         "release": arm.release,
         "rollout": arm.rollout,
-        "phase": state.rollouts[arm.rollout].phase.value,
+        "phase": rollout.phase.value,
+        "outcome": outcome(rollout),
         "night": arm.night or None,
         "standing": arm.standing.value,
         "rank": arm.rank,
         "tied": arm.tied,
         "figures": [{**asdict(figure), "standing": figure.standing.value} for figure in arm.figures],
-        "why": arm.why,
+        "why": why(rollout) if is_withdrawn(rollout) else arm.why,
     }
 
 

@@ -36,7 +36,7 @@ def box(tmp_path: Path) -> Iterator[Box]:
     """It is evening, something is live, and the window opens at two."""
     journal, world = Journal(tmp_path / "journal.sqlite"), FakeWorld()
     world.set_wall(EVENING_S)
-    made = Box(Loop(journal, world, Policy(bake_s=30.0, schedules={"nightly": NIGHTLY})), world, journal)
+    made = Box(Loop(journal, world, Policy(bake_s=1.0, schedules={"nightly": NIGHTLY})), world, journal)
     with capture_logs():
         made.finish(made.propose(make_release("first")))
         yield made
@@ -109,7 +109,13 @@ def test_a_sweep_of_which_nothing_is_known_has_no_verdict(box, window, waits):
     assert (told()["why"], told()["leads"], told()["left"]) == (waits, None, 3)
     assert views_sweeps.sweeps(box.state, 5)["sweeps"][0]["why"] == waits
     assert plain_text(draw_sweep(told())).splitlines()[1] == waits
-    if not window:
+    if window:
+        box.ask(act.WithdrawSweep("s0001", "bob"))
+        box.settle()
+        assert {(arm["phase"], arm["outcome"], arm["why"]) for arm in told()["arms"]} == {
+            ("aborted", "withdrawn", "withdrawn by bob")
+        }
+    else:
         box.run(lambda: box.phase("r0002").value == "starting")
         assert told()["why"] == "no arm is over yet: 1 of 3 runs"
         box.finish("r0002")
