@@ -6,15 +6,16 @@ import errno
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
-from .core.actions import Decision, Effect, Outcome, SetRoute, Wait
+from .core.actions import Decision, Effect, Outcome, SetRoute, Wait, aim
 from .core.alarms import alarms
 from .core.invariants import violations
 from .core.policy import Policy
 from .core.rules import decide
-from .core.seen import Seen
+from .core.seen import Seen, Vain
 from .core.table import IllegalMove
 from .crashpoints import crash_point
 from .effects.ports import World
@@ -23,6 +24,7 @@ from .store.journal import Journal
 log = structlog.get_logger("loop")
 
 TICK_S = 0.2
+_STALE_S = 30.0  # after that nobody wants any more what failed
 _OF_DISKS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
@@ -38,13 +40,14 @@ class Loop:
         self.alarms: list[str] = []
         self.trouble = ""  # why nothing can be decided: the disk takes nothing; empty while it does
         self.passes = 0
+        self._vain: dict[tuple[str, str], Vain] = {}
         self._nudge = threading.Event()
         self._stopping = threading.Event()
 
     def step(self) -> bool:
         """One pass. True when something was done, so that the next pass should follow at once."""
         state = self.journal.state
-        seen = self.world.observe(state)
+        seen = replace(self.world.observe(state), vain=self._vain)
         self.seen = seen
         decision = decide(state, seen, self.policy)
         self.why = decision.why
@@ -65,7 +68,18 @@ class Loop:
         outcome = self.world.act(decision.action, self.journal.state, seen)
         crash_point("effect-after")
         self.journal.finish(seq, decision.action, outcome, self.world.now())
+        self._remember(decision.action, outcome)
         return self._report(decision, outcome)
+
+    def _remember(self, effect: Effect, outcome: Outcome) -> None:
+        """What failed, until it succeeds or nobody tries it any more."""
+        now_s = self.world.now().boot_s
+        kept = {on: vain for on, vain in self._vain.items() if now_s - vain.at_s < _STALE_S}
+        before = kept.pop(aim(effect), None)
+        if not outcome.ok:
+            times = 1 if before is None else before.times + 1
+            kept[aim(effect)] = Vain(now_s, outcome.sentence or "no reason given", times)
+        self._vain = kept
 
     def _report(self, decision: Decision, outcome: Outcome) -> bool:
         if outcome.ok:
@@ -73,7 +87,7 @@ class Loop:
         if isinstance(decision.action, SetRoute):
             self.journal.relieve()  # a front door that dies must find the route that it served
         log.warning("effect failed", action=type(decision.action).__name__, why=outcome.sentence)
-        # An effect that fails is decided again: after a breath, so that a broken world is not hammered.
+        # An effect that fails is decided again: after a breath, in which the rules behind it have their turn.
         return False
 
     def nudge(self) -> None:

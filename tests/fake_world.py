@@ -62,6 +62,7 @@ class FakeWorld:
     cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
     heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
     door_tried_s: float | None = None
+    refuses: dict[str, str] = field(default_factory=dict)  # effects that fail, by name → what they say
     next_pid: int = 100
     done: list[act.Effect] = field(default_factory=list)
     _door_seen: tuple[Any, DoorSeen] | None = None
@@ -203,6 +204,8 @@ class FakeWorld:
 
     def act(self, action: act.Effect, state: State, seen: Seen) -> act.Outcome:
         self.done.append(action)
+        if (why := self.refuses.get(type(action).__name__)) is not None:
+            return act.Outcome(False, why)
         return getattr(self, f"_{type(action).__name__}")(action, state)
 
     def _StartAttempt(self, action: act.StartAttempt, state: State) -> act.Outcome:  # noqa: N802

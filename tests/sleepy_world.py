@@ -55,6 +55,8 @@ class SleepyWorld(FakeWorld):
         engine, process = self.engines[name], self.processes[name]
         if engine.trouble == (REFUSES if wanted == "sleep" else STAYS_ASLEEP):
             return SleepSeen(wanted, False, f"its engine answers 500 to {wanted}")
+        if engine.asleep is (wanted == "sleep"):
+            return SleepSeen(wanted, True)  # and what it is since then, it is by itself
         engine.asleep = wanted == "sleep"
         given_back = engine.asleep and engine.trouble != KEEPS_MEMORY
         if not engine.asleep:

@@ -398,6 +398,11 @@ class Outcome:
     port_conflict: bool = False
 
 
+def aim(effect: Effect) -> tuple[str, str]:
+    """What is tried on what: two of one kind on one thing are the same try, whatever else they carry."""
+    return type(effect).__name__, getattr(effect, "attempt", "") or getattr(effect, "run", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """One action and the sentence that says why."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from .actions import SetRoute
+from .desired import desired_route
 from .policy import Policy
 from .records import Attempt, AttemptState, Phase, State
 from .restarts import given_up, pause_left_s
+from .route import differs
 from .seats import missing_instances
 from .seen import Life, Seen
 from .takeover import is_lost, last_takeover
@@ -37,7 +40,15 @@ def alarms(state: State, seen: Seen, policy: Policy) -> list[str]:
         found.append(f"the GPUs cannot be read: {seen.gpus_why}; no rollout begins until they can")
     if not seen.door.alive:
         found.append(f"the front door does not answer: {seen.door.why or 'not started'}")
-    return found
+    return found + _door_refuses(state, seen, policy)
+
+
+def _door_refuses(state: State, seen: Seen, policy: Policy) -> list[str]:
+    refused = seen.vain.get((SetRoute.__name__, ""))
+    if refused is None or not seen.door.alive or not differs(desired_route(state, policy), seen.door):
+        return []
+    goes_on = "what it served goes on, and nothing new begins; `cutover doctor` looks at it"
+    return [f"the front door does not take its route ({refused.why}): {goes_on}"]
 
 
 def _keeps_dying(state: State) -> list[str]:

@@ -174,7 +174,7 @@ def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
         elif _is_overdue(active, seen):
             found.append(f"{active.id} is {active.phase}, and its time is over")
     found += _wait_in_vain(state)
-    if not seen.door.alive:
+    if not seen.door.alive or seen.door_refuses:
         return found
     public = {(slot.number, slot.port) for slot in seen.door.public if slot.state is SlotState.READY}
     ready = {(a.slot, a.port): a.id for a in state.offered()}

@@ -284,7 +284,7 @@ def cutting_over(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> 
     if died := _died(rollout, state):
         return move(rollout, Event.BROKEN, died)
     generates = heard_since(state, rollout.seat, "preview", seen, policy.probe_fresh_s, rollout.phase_since_s)
-    if not all_ready(state, rollout.seat) or not generates:
+    if not all_ready(state, rollout.seat) or not generates or seen.door_refuses:
         return None
     # Live that made room shows nothing now, or only what a part of it can do: what it showed before counts.
     untouched = rollout.strategy == Strategy.BLUE_GREEN

@@ -83,6 +83,24 @@ class DoorSeen:
     why: str = ""  # when not alive: what was tried and what it said
 
 
+def differs(route: Route, door: DoorSeen) -> bool:
+    """Whether the front door serves something else than `route`; a slot that nobody wants must be in maintenance."""
+    if door.mode is not route.mode:
+        return True
+    for wanted, have in ((route.public, door.public), (route.preview, door.preview)):
+        slots = {slot.number: slot for slot in wanted}
+        for slot_seen in have:
+            slot = slots.pop(slot_seen.number, None)
+            if slot is None:
+                if slot_seen.state is not SlotState.MAINT:
+                    return True
+            elif slot_seen.state is not slot.state or slot_seen.port != slot.port:
+                return True
+        if slots:
+            return True
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """What the front door's access log says of one attempt since a point in time.

@@ -27,7 +27,7 @@ from .policy import Policy
 from .progress import PHASES, deadline_s
 from .records import AttemptState, Kind, Phase, Rollout, State
 from .restarts import paused
-from .route import DoorSeen, Route, SlotState
+from .route import differs
 from .rules_attempts import (
     adopt_start,
     bury_dead,
@@ -40,7 +40,7 @@ from .rules_attempts import (
 from .rules_live import comes_back, give_up_start, retire_silent, revive_live
 from .rules_sleep import watch_sleep
 from .seats import move
-from .seen import Seen
+from .seen import RETRY_S, Seen
 from .settle import settling
 from .sweeps import conclude_sweep
 from .table import Event
@@ -49,8 +49,6 @@ from .verify import verify_ready
 
 Rule = Callable[[State, Seen, Policy], Decision | None]
 
-DOOR_RETRY_S = 1.0
-
 
 # --- front door -------------------------------------------------------------------------------------------------------
 
@@ -58,34 +56,16 @@ DOOR_RETRY_S = 1.0
 def open_door(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
     if seen.door.alive:
         return None
-    if seen.door_tried_s is not None and seen.now.boot_s - seen.door_tried_s < DOOR_RETRY_S:
+    if seen.door_tried_s is not None and seen.now.boot_s - seen.door_tried_s < RETRY_S:
         return None
     return Decision(act.OpenDoor(), f"the front door does not answer ({seen.door.why or 'not started'})")
-
-
-def route_differs(route: Route, door: DoorSeen) -> bool:
-    """Whether the front door serves something else than `route`; a slot that nobody wants must be in maintenance."""
-    if door.mode is not route.mode:
-        return True
-    for wanted, have in ((route.public, door.public), (route.preview, door.preview)):
-        slots = {slot.number: slot for slot in wanted}
-        for slot_seen in have:
-            slot = slots.pop(slot_seen.number, None)
-            if slot is None:
-                if slot_seen.state is not SlotState.MAINT:
-                    return True
-            elif slot_seen.state is not slot.state or slot_seen.port != slot.port:
-                return True
-        if slots:
-            return True
-    return False
 
 
 def repair_route(state: State, seen: Seen, policy: Policy) -> Decision | None:
     if not seen.door.alive:
         return None
     route = desired_route(state, policy)
-    if not route_differs(route, seen.door):
+    if not differs(route, seen.door):
         return None
     named = ", ".join(f"{slot.attempt} {slot.state}" for slot in route.public) or "nobody"
     return Decision(
@@ -95,7 +75,7 @@ def repair_route(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 def record_switch(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
     """`repair_route` has nothing left to do, so the front door serves what was committed: the switch is over."""
-    if not seen.door.alive:
+    if not seen.door.alive or seen.door_refuses:
         return None
     switched = {*SWITCHED, Phase.PROMOTED, Phase.ROLLED_BACK}
     for rollout in state.rollouts.values():
@@ -174,7 +154,7 @@ def stop_orphan_gate(state: State, seen: Seen, policy: Policy) -> Decision | Non
 
 
 def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
-    if state.active is not None:
+    if state.active is not None or seen.door_refuses:
         return None
     for rollout in state.queue:
         if rollout.kind is not Kind.ROLLBACK and comes_back(state, seen, policy):
@@ -260,10 +240,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def decide(state: State, seen: Seen, policy: Policy) -> Decision:
-    """The one next action, with its sentence."""
+    """The one next action, with its sentence. What failed a moment ago is passed over: no deadline waits behind it."""
     for rule in RULES:
         decision = rule(state, seen, policy)
-        if decision is not None:
+        if decision is not None and not seen.rests(decision.action):
             return decision
     return Decision(act.Wait(), at_rest(state, seen, policy))
 
@@ -282,6 +262,8 @@ def at_rest(state: State, seen: Seen, policy: Policy) -> str:
         if settles := settling(state, seen, policy):
             return f"{about}: {settles}"
         return f"{about}: {active.why}"
+    if seen.door_refuses:
+        return f"the front door does not take its route ({seen.door_refuses}): it is told again, and nothing new begins"
     frozen = f"; frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze else ""
     waiting = paused(state, seen, policy)
     pause = f"; instance {waiting[0]} is started again in {waiting[1]:.0f} s" if waiting else ""

@@ -93,8 +93,11 @@ def mark_ready(state: State, seen: Seen, policy: Policy) -> Decision | None:  # 
 def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:
     """One instance loads at a time, and then `settle_s` pass: several have collapsed a power supply (field notes §1).
 
-    An instance of live that has to come back does not wait for a candidate that loads.
+    An instance of live that has to come back does not wait for a candidate that loads. None starts while the front door
+    may still send users to where another of its port has been.
     """
+    if seen.door_refuses:
+        return None
     live = {a.id for a in state.seat_attempts(state.live)}
     planned = [a for a in state.attempts.values() if a.state is AttemptState.PLANNED]
     for attempt in sorted(planned, key=lambda a: a.id not in live):
@@ -160,40 +163,43 @@ def is_drained(attempt: Attempt, state: State, seen: Seen) -> bool:
 
 
 def stop_retired(state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """Every attempt that leaves takes its next step; one that does not get on holds up no other."""
     for attempt in state.attempts.values():
-        if attempt.state not in LEAVING:
-            continue
-        process = process_of(attempt, seen)
-        since_s = seen.now.boot_s - attempt.state_since_s
-        # Users may be with an engine whose shim is dead: it drains like any other before it is ended.
-        stray = process.life is Life.STRAYS
-        if stray and attempt.state is AttemptState.STOPPING:
-            force = since_s > STRAY_GRACE_S
-            return Decision(act.ClearStrays(attempt.id, force=force), "its shim is dead and processes of it live on")
-        if process.life is not Life.RUNNING and not stray:
-            if waits := _await_memory(attempt, state, seen, policy):
-                if isinstance(waits.action, act.Wait):
-                    continue
-                return waits
-            return Decision(
-                act.MarkStopped(attempt.id, process.log_tail), f"{attempt.id} is gone, nothing of it is left"
-            )
-        if attempt.state is AttemptState.STOPPING:
-            if not attempt.stop_asked:
-                return Decision(act.StopAttempt(attempt.id), "its stop was begun and not recorded")
-            continue
-        if profiles_beside(attempt, state):
-            continue  # no longer than that start may take
-        if is_drained(attempt, state, seen):
-            return _lay_down(attempt, state, seen, policy)
-        limit_s = _drain_limit_s(attempt, state, policy)
-        if attempt.slot is not None and since_s > limit_s and seen.door.alive:
-            streams = next((s.in_flight for s in seen.door.public if s.number == attempt.slot), 0)
-            cut = "1 request is cut" if streams == 1 else f"{streams} requests are cut"
-            return Decision(
-                act.CutSlot(attempt.slot, attempt.id), f"the drain deadline of {limit_s:.0f} s is over: {cut}"
-            )
+        decision = _leave(attempt, state, seen, policy) if attempt.state in LEAVING else None
+        if decision is not None and not seen.rests(decision.action):
+            return decision
     return None
+
+
+def _leave(attempt: Attempt, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    process = process_of(attempt, seen)
+    # Users may be with an engine whose shim is dead: it drains like any other before it is ended.
+    stray = process.life is Life.STRAYS
+    if stray and attempt.state is AttemptState.STOPPING:
+        force = seen.now.boot_s - attempt.state_since_s > STRAY_GRACE_S
+        return Decision(act.ClearStrays(attempt.id, force=force), "its shim is dead and processes of it live on")
+    if process.life is not Life.RUNNING and not stray:
+        if waits := _await_memory(attempt, state, seen, policy):
+            return None if isinstance(waits.action, act.Wait) else waits
+        return Decision(act.MarkStopped(attempt.id, process.log_tail), f"{attempt.id} is gone, nothing of it is left")
+    if attempt.state is AttemptState.STOPPING:
+        again = Decision(act.StopAttempt(attempt.id), "its stop was begun and not recorded")
+        return None if attempt.stop_asked else again
+    if profiles_beside(attempt, state):
+        return None  # no longer than that start may take
+    if is_drained(attempt, state, seen):
+        return _lay_down(attempt, state, seen, policy)
+    return _cut(attempt, state, seen, policy)
+
+
+def _cut(attempt: Attempt, state: State, seen: Seen, policy: Policy) -> Decision | None:
+    """What outlives the drain is cut; but not while the front door goes on sending users there."""
+    limit_s = _drain_limit_s(attempt, state, policy)
+    slot = next((s for s in seen.door.public if s.number == attempt.slot), None)
+    if slot is None or slot.state is SlotState.READY or seen.now.boot_s - attempt.state_since_s <= limit_s:
+        return None
+    cut = "1 request is cut" if slot.in_flight == 1 else f"{slot.in_flight} requests are cut"
+    return Decision(act.CutSlot(slot.number, attempt.id), f"the drain deadline of {limit_s:.0f} s is over: {cut}")
 
 
 def _lay_down(attempt: Attempt, state: State, seen: Seen, policy: Policy) -> Decision:

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from .actions import Action, Effect, SetRoute, aim
 from .records import Now
 from .route import DoorSeen, Traffic
+
+RETRY_S = 1.0  # until what failed is tried again
+LONGEST_REST_S = 5.0
 
 
 class Life(StrEnum):
@@ -114,6 +118,19 @@ class Users:
 
 
 @dataclass(frozen=True, slots=True)
+class Vain:
+    """What an effect came to that did nothing."""
+
+    at_s: float  # boot time clock
+    why: str
+    times: int = 1  # in a row
+
+    def rests(self, now_s: float) -> bool:
+        """Longer every time: a broken world is neither hammered nor written down ten times a second."""
+        return now_s - self.at_s < min(RETRY_S * 2 ** (self.times - 1), LONGEST_REST_S)
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     now: Now
     door: DoorSeen
@@ -130,3 +147,15 @@ class Seen:
     gpus_at_s: float | None = None  # when the cards were read; None: there is nothing to read
     releases_gone: frozenset[str] = frozenset()  # of those that could take over: their files are gone
     gpus_why: str = ""  # why nobody knows which cards there are, or how they are
+    vain: Mapping[tuple[str, str], Vain] = field(default_factory=dict)  # what this daemon tried last in vain, by `aim`
+
+    def rests(self, action: Action) -> bool:
+        """Whether it failed a moment ago: until it is tried again, what comes after it has its turn."""
+        tried = self.vain.get(aim(action)) if isinstance(action, Effect) else None
+        return tried is not None and tried.rests(self.now.boot_s)
+
+    @property
+    def door_refuses(self) -> str:
+        """Why the front door, which is there, did not take its route a moment ago; empty: it did, or is told again."""
+        refused = self.vain.get((SetRoute.__name__, ""))
+        return refused.why if refused is not None and refused.rests(self.now.boot_s) else ""

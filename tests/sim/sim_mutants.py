@@ -44,8 +44,20 @@ MUTANTS = (
     _one(
         "the route is not repaired",
         CORE + "rules.py",
-        "if not route_differs(route, seen.door):",
-        "if seen.door_tried_s is None or not route_differs(route, seen.door):",
+        "if not differs(route, seen.door):",
+        "if seen.door_tried_s is None or not differs(route, seen.door):",
+    ),
+    _one(
+        "what fails for ever holds up every deadline",
+        CORE + "rules.py",
+        "if decision is not None and not seen.rests(decision.action):",
+        "if decision is not None:",
+    ),
+    _one(
+        "a port is used again that the front door may send users to",
+        CORE + "rules_attempts.py",
+        "    if seen.door_refuses:\n        return None\n",
+        "",
     ),
     _one(
         "the generation is not counted at the cutover",
@@ -56,7 +68,7 @@ MUTANTS = (
     _one(
         "the cutover does not look whether the candidate still generates",
         CORE + "progress.py",
-        "if not all_ready(state, rollout.seat) or not generates:",
+        "if not all_ready(state, rollout.seat) or not generates or seen.door_refuses:",
         "if not all_ready(state, rollout.seat):",
     ),
     Mutant(
@@ -218,8 +230,8 @@ MUTANTS = (
         (
             (
                 CORE + "rules.py",
-                "    if state.active is not None:\n        return None\n    for rollout in state.queue:",
-                "    for rollout in state.queue:",
+                " is not None or seen.door_refuses:\n        return None\n    for rollout in state.queue:",
+                " is not None and not state.releases:\n        return None\n    for rollout in state.queue:",
             ),
             (
                 CORE + "moves_rollouts.py",

@@ -225,7 +225,6 @@ class SimWorld(SleepyWorld):
     def _ClearStrays(self, action: act.ClearStrays, state: State) -> act.Outcome:  # noqa: N802
         process = self.processes[action.attempt]
         if process.unkillable or not action.force:
-            process.unkillable = process.unkillable and not action.force
             return act.Outcome(False, "signalled")
         self._end(action.attempt, "its strays were ended")
         return act.Outcome(True)

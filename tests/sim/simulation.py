@@ -22,6 +22,7 @@ from controller.core import actions as act
 from controller.core.continuity import broken_steps
 from controller.core.invariants import unsettled, violations
 from controller.core.policy import Policy
+from controller.core.progress import deadline_s
 from controller.core.records import ACTIVE, AttemptState, Kind, Phase, State
 from controller.core.restarts import given_up
 from controller.core.route import DoorSeen, SlotState
@@ -41,6 +42,7 @@ POLICY = Policy(
     slots=8,
 )
 BREATHLESS = 150  # passes without a breath: by then it goes round in circles
+PATIENCE = 20  # passes for which a deadline may have to wait for what is more urgent
 KEPT = 60  # lines of the story that a failure tells
 
 _STATE = TypeAdapter(State)
@@ -114,6 +116,7 @@ class Simulation(Box):
     _door: DoorSeen | None = None
     _told: int = 0
     _hurried: int = 0
+    _late: int = 0
     lull_s: float = 0.0
 
     # --- life and death of the daemon ---------------------------------------------------------------------------------
@@ -227,7 +230,20 @@ class Simulation(Box):
         self._hurried = self._hurried + 1 if busy else 0
         if self._hurried > BREATHLESS:
             self.fail([f"{BREATHLESS} passes without a breath: {self.loop.why}"])
+        self._watch_deadline()
         return busy
+
+    def _watch_deadline(self) -> None:
+        """A phase ends by its deadline, whatever else there is to do all the time."""
+        active, now = self.state.active, self.world.now()
+        late = (
+            active is not None
+            and active.phase_boot_id == now.boot_id
+            and now.boot_s - active.phase_since_s > deadline_s(active, self.state, self.policy)
+        )
+        self._late = self._late + 1 if late else 0
+        if self._late > PATIENCE and active is not None:
+            self.fail([f"{PATIENCE} passes after its deadline {active.id} is {active.phase} still: {self.loop.why}"])
 
     def judge(self, point: str, *, idle: bool = False) -> None:
         """The oracle. A boundary at which nothing is new since the last one is not judged again."""
@@ -362,8 +378,10 @@ class Simulation(Box):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was to be done for more than a moment."""
-        return self.lull_s > 1.0
+        """Nothing was to be done for more than a moment, and nothing waits for another try."""
+        seen = self.loop.seen
+        rests = seen is not None and any(vain.rests(seen.now.boot_s) for vain in seen.vain.values())
+        return self.lull_s > 1.0 and not rests
 
     def fingerprint(self) -> bytes:
         """All that outlives the daemon: the journal's state and the world."""
