@@ -35,6 +35,8 @@ ARMS_MAX = 200
 ON_SUCCESS = ("report", "ask", "switch")
 _LOOKED_AT_MAX = 100_000
 """So many combinations are held against constraints."""
+_COMPARED_MAX = 2_000_000
+"""Combinations times constraints: the daemon reads a file within seconds, whoever sends it."""
 _NAME_MAX = 63
 _CONSTRAINTS = ("exclude", "require")
 _KEYS = (*_CONSTRAINTS, "max_arms", "on_success")
@@ -135,6 +137,14 @@ def _chosen(
     limit = _limit(document, block)
     if combinations > (_LOOKED_AT_MAX if excluded or required else limit):
         raise _too_many(document, combinations, limit)
+    constraints = len(excluded) + len(required)
+    if combinations * constraints > _COMPARED_MAX:
+        raise _wrong(
+            document,
+            (),
+            f"{combinations} combinations against {constraints} constraints are too much to look through; leave values "
+            "out, or say it in fewer constraints",
+        )
     names = [axis.name for axis in axes]
     everything = (dict(zip(names, values, strict=True)) for values in product(*(axis.values for axis in axes)))
     chosen = tuple(
@@ -204,7 +214,7 @@ def _on_success(document: Document, block: Mapping[str, Any]) -> str:
 
 
 def _arms(document: Document, base: Topology, axes: tuple[Axis, ...], chosen: Sequence[Settings]) -> Iterator[SweepArm]:
-    labels = [_labelled(axes, settings) for settings in chosen]
+    labels = _labelled(axes, chosen)
     plain = {key: part for key, part in document.value.items() if key != SWEEP}
     for settings, label, name in zip(chosen, labels, _topology_names(base.name, chosen, labels), strict=True):
         called = ",".join(f"{axis}={text}" for axis, text in label.items())
@@ -232,8 +242,9 @@ def _paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
         yield from _paths(part, (*path, key))
 
 
-def _labelled(axes: Sequence[Axis], settings: Settings) -> Mapping[str, str]:
-    return {axis.name: axis.labels()[axis.values.index(settings[axis.name])] for axis in axes}
+def _labelled(axes: Sequence[Axis], chosen: Sequence[Settings]) -> Sequence[Mapping[str, str]]:
+    known = [(axis.name, axis.values, axis.labels()) for axis in axes]
+    return [{name: labels[values.index(each[name])] for name, values, labels in known} for each in chosen]
 
 
 def _topology_names(base: str, chosen: Sequence[Settings], labels: Sequence[Mapping[str, str]]) -> Sequence[str]:

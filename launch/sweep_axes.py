@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,9 +53,8 @@ class Axis:
     def labels(self) -> tuple[str, ...]:
         """A short name for each value; ``#2`` where it has none that is short and its own."""
         short = [_label(value) for value in self.values]
-        return tuple(
-            text if text and short.count(text) == 1 else f"#{position}" for position, text in enumerate(short, 1)
-        )
+        often = Counter(short)
+        return tuple(text if text and often[text] == 1 else f"#{position}" for position, text in enumerate(short, 1))
 
     def check(self) -> None:
         """Raises `AxisError` for a name that is no axis, and for a value that it cannot have."""

@@ -193,6 +193,14 @@ def test_constraints_make_a_large_matrix_small():
     assert "9900 combinations are too many" in refusal(f"{matrix}exclude: [{{qa: 7}}]")
 
 
+def test_a_small_file_that_would_take_minutes_to_read_is_refused_at_once():
+    """One of the 64 KiB that may be sent, in a daemon that has a night to look after."""
+    axes = "\n".join(f"q{axis}: [{','.join(map(str, range(10)))}]" for axis in range(5))
+    many = ", ".join(f"{{q0: {n % 10}, q1: {n // 10}, q2: 1}}" for n in range(40))
+    said = refusal(f"{axes}\nexclude: [{many}]")
+    assert "sweep: 100000 combinations against 40 constraints are too much to look through; leave values out" in said
+
+
 def test_max_arms_is_a_limit_in_both_directions():
     numbers = ",".join(str(n) for n in range(60))
     assert len(arms(f"qa: [{numbers}]\nmax_arms: 60")) == 60
