@@ -99,6 +99,7 @@ def _wrong(document: Document, path: KeyPath, sentence: str) -> TopologyError:
 
 def _axes(document: Document, block: Mapping[str, Any]) -> tuple[Axis, ...]:
     found: dict[str, Axis] = {}
+    within: dict[str, Axis] = {}  # by what an axis sets, and by the flags whose keys it sets
     for name, values in block.items():
         if name in _KEYS:
             continue
@@ -111,10 +112,12 @@ def _axes(document: Document, block: Mapping[str, Any]) -> tuple[Axis, ...]:
             axis.check()
         except AxisError as error:
             raise _wrong(document, (name,), str(error)) from error
-        other = next((one for target, one in found.items() if _clash(target, axis.target)), None)
+        wholes = tuple(_wholes(axis.target))
+        other = within.get(axis.target) or next((found[whole] for whole in wholes if whole in found), None)
         if other is not None:
             raise _wrong(document, (name,), f"sets what {other.name} sets too; keep one of the two axes")
         found[axis.target] = axis
+        within |= dict.fromkeys(wholes, axis)
     if not found:
         raise _wrong(document, (), "there is no axis; name a flag with its values, e.g. kv-cache-dtype: [auto, fp8]")
     return tuple(found.values())
@@ -124,9 +127,10 @@ def _mappings(values: Sequence[Any]) -> bool:
     return any(isinstance(value, dict) for value in values)
 
 
-def _clash(one: str, other: str) -> bool:
-    """The same flag, or a key inside a flag that the other axis sets as a whole."""
-    return one == other or f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+def _wholes(target: str) -> Iterator[str]:
+    """What is set, and everything that it is a key in: ``--a.b.c`` → ``--a``, ``--a.b``, ``--a.b.c``."""
+    parts = target.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
 def _chosen(
