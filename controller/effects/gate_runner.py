@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gates.contract import Deployment, GateRequest, Verdict, VerdictKind, broken, parse_verdict
+from gates.contract import (
+    MAX_DOCUMENT_BYTES,
+    Deployment,
+    GateRequest,
+    Verdict,
+    VerdictKind,
+    broken,
+    parse_verdict,
+)
 from launch import attempts as launched
 from launch.attempts import AttemptSpec, Status
 from launch.engine_key import KEY
@@ -113,7 +121,7 @@ class GateRunner:
         if seen.reason == "deadline":
             return broken(gate, "the gate did not end by its deadline and was stopped")
         try:
-            verdict = parse_verdict((run_dir / "verdict.json").read_bytes(), gate)
+            verdict = parse_verdict(_written(run_dir), gate)
         except OSError as error:
             return broken(gate, f"the gate left no verdict ({error.strerror}, {seen.reason})")
         # The exit code of a gate is not read, but where it broke it is the first thing that helps.
@@ -133,11 +141,16 @@ class GateRunner:
     def report(self, run: str) -> dict[str, Any] | None:
         """The whole verdict of a run, for people."""
         try:
-            text = (self.directory / run / "verdict.json").read_text()
+            verdict = parse_verdict(_written(self.directory / run))
         except OSError:
             return None
-        verdict = parse_verdict(text.encode())
         return {**json.loads(verdict.model_dump_json()), "evidence_dir": str(self.directory / run / "evidence")}
+
+
+def _written(run_dir: Path) -> bytes:
+    """What a gate wrote to stdout: bytes, for it may be anybody's program; and no more than tells that it is too much."""
+    with (run_dir / "verdict.json").open("rb") as file:
+        return file.read(MAX_DOCUMENT_BYTES + 1)
 
 
 def _how_it_ended(run_dir: Path, seen: launched.ProcessSeen) -> str:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from controller.effects.gate_runner import GateOrder, GateRunner
+from gates.contract import MAX_DOCUMENT_BYTES
 from launch import attempts as launched
 from launch.attempts import Status
 
@@ -92,3 +93,18 @@ def test_a_gate_that_cannot_be_started_is_an_error(tmp_path):
         assert runner.look("run-1", "mine").verdict == "error"
     else:
         assert "nowhere" in started.sentence
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (b"caf\xe9\n" + json.dumps(GOOD).encode(), "all is well"),
+        (b"\xff\xfe", "does not end in a JSON object"),
+        (b"x" * (MAX_DOCUMENT_BYTES + 10), f"at most {MAX_DOCUMENT_BYTES} are read"),
+    ],
+)
+def test_whatever_a_gate_wrote_can_be_shown(tmp_path, written, said):
+    """`cutover show` and the morning report ask for it: a byte that is no UTF-8 must not cost them."""
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1" / "verdict.json").write_bytes(written)
+    assert said in GateRunner(tmp_path).report("r1")["sentence"]
