@@ -9,7 +9,7 @@ from controller.core import actions as act
 from controller.core.invariants import violations
 from controller.core.records import AttemptState, Instance, Kind, Now, Options, Phase, Release, State
 from controller.core.route import DoorSeen, Mode, Route, Slot, SlotSeen, SlotState, Traffic
-from controller.core.seen import GateSeen, Gpu, Life, OnCard, PoolSeen, ProbeSeen, ProcessSeen, Seen, Users
+from controller.core.seen import GateSeen, Gpu, Life, OnCard, PoolSeen, ProbeSeen, ProcessSeen, Seen, SleepSeen, Users
 from controller.loop import Loop
 from controller.store.journal import Journal
 
@@ -96,10 +96,11 @@ class FakeWorld:
             users=self.users,
             gates=self._gates(state),
             pids={name: (process.pid,) for name, process in self.processes.items()},
-            kv_pools={name: PoolSeen(self.kv_tokens, "its log") for name in self.processes if self.reads_logs},
+            kv_pools=dict.fromkeys(self.processes if self.reads_logs else (), PoolSeen(self.kv_tokens, "its log")),
             gpus_why=self.gpus_why,
             gpus=self._gpus(),
             releases_gone=self.releases_gone,
+            sleeps=self._sleeps(),  # what is heard last counts from the next look on
         )
 
     def door(self) -> DoorSeen:
@@ -120,6 +121,9 @@ class FakeWorld:
 
     def _gates(self, state: State) -> dict[str, GateSeen]:
         return self.gates
+
+    def _sleeps(self) -> dict[str, SleepSeen]:
+        return {}
 
     def _gpus(self) -> tuple[Gpu, ...]:
         return tuple(
@@ -167,6 +171,7 @@ class FakeWorld:
         now_s = min(self.clock_s, self.heard_until_s.get(name or "", self.clock_s))
         if ok and process is not None:
             ttft_s, total_s = process.ttft_s, process.ttft_s + 0.1
+            streak, since_s = self._in_a_row(3, now_s - 3)
             return ProbeSeen(
                 True,
                 now_s,
@@ -175,8 +180,8 @@ class FakeWorld:
                 total_s=total_s,
                 typical_ttft_s=ttft_s,
                 typical_total_s=total_s,
-                streak=3,
-                streak_since_s=now_s - 3,
+                streak=streak,
+                streak_since_s=since_s,
             )
         if process is not None and process.prefills_since_s is not None:
             since_s = process.prefills_since_s
@@ -184,16 +189,21 @@ class FakeWorld:
             timed_out = ProbeSeen(False, now_s, now_s - 30.0, "timeout", "no answer", streak_since_s=since_s)
             return replace(last if now_s - since_s < 30.0 else timed_out, pool_at_s=now_s, has_counters=True)
         garbage = process is not None and process.garbage
+        streak, since_s = self._in_a_row(5, now_s - 100)
         return ProbeSeen(
             False,
             now_s,
             now_s - 1,
             "output" if garbage else "generation",
             "the engine writes '!' only" if garbage else "no token",
-            streak=5,
-            streak_since_s=now_s - 100,
+            streak=streak,
+            streak_since_s=since_s,
             progress_at_s=now_s if process is not None and process.computing else None,
         )
+
+    def _in_a_row(self, streak: int, since_s: float) -> tuple[int, float]:
+        """As much of a streak as the controller can have heard."""
+        return streak, since_s
 
     def _probes(self, state: State) -> dict[str, ProbeSeen]:
         probes = {a.id: self._probe(a.id) for a in state.attempts.values() if a.pid is not None and a.holds}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fake_world import FakeProcess, FakeWorld
 
 from controller.core import actions as act
 from controller.core.records import State
-from controller.core.seen import Life, ProbeSeen, Seen, SleepSeen
+from controller.core.seen import Life, ProbeSeen, SleepSeen
 
 ENGINE_MIB = FakeProcess.memory_mib
 LEFTOVER_MIB = 1_000  # a sleeper's CUDA context
@@ -45,9 +45,8 @@ class SleepyWorld(FakeWorld):
         super().reboot()
         self.asked.clear()
 
-    def observe(self, state: State) -> Seen:
-        seen = super().observe(state)
-        return replace(seen, sleeps={name: self._heard(name, *asked) for name, asked in self.asked.items()})
+    def _sleeps(self) -> dict[str, SleepSeen]:
+        return {name: self._heard(name, *asked) for name, asked in self.asked.items()}
 
     def _heard(self, name: str, wanted: str, at_s: float) -> SleepSeen:
         if self.clock_s < at_s:
@@ -67,7 +66,16 @@ class SleepyWorld(FakeWorld):
     def _probe(self, name: str | None) -> ProbeSeen:
         engine = self.engines.get(name or "")
         if engine is not None and engine.asleep:  # the request waits
-            return ProbeSeen(False, self.clock_s, self.clock_s - 1, "generation", "no token")
+            streak, since_s = self._in_a_row(1, 0.0)
+            return ProbeSeen(
+                False,
+                self.clock_s,
+                self.clock_s - 1,
+                "generation",
+                "no token",
+                streak=streak,
+                streak_since_s=since_s,
+            )
         return super()._probe(name)
 
     def _StartAttempt(self, action: act.StartAttempt, state: State) -> act.Outcome:  # noqa: N802

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fake_world import FakeProcess
 from sleepy_world import LEFTOVER_MIB, Engine, SleepyWorld
@@ -67,6 +68,7 @@ class SimWorld(SleepyWorld):
     visited: set[str] = field(default_factory=set)  # cards with memory that was never ours, or in somebody's hands
     running_gates: dict[str, GateTruth] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)  # what no good controller asks for
+    _gpus_seen: tuple[Any, tuple[Gpu, ...]] = (None, ())
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,8 @@ class SimWorld(SleepyWorld):
                 self._end(name, "it died while it loaded")
             elif process.stopping_until is not None and process.stopping_until <= self.clock_s:
                 self._end(name, "stopped")
-        self.visited |= {f"gpu-{n}" for n in (*self.foreign, *self.stuck_mib)} | {*state.closed}
+        if self.foreign or self.stuck_mib or state.closed:
+            self.visited |= {f"gpu-{n}" for n in (*self.foreign, *self.stuck_mib)} | {*state.closed}
         return super().observe(state)
 
     def _end(self, name: str, how: str) -> None:
@@ -125,15 +128,11 @@ class SimWorld(SleepyWorld):
 
     def _probes(self, state: State) -> dict[str, ProbeSeen]:
         """What this daemon has heard itself: nothing of its predecessor's probes is known to it."""
-        if self.clock_s < self.asks_since_s:
-            return {}
+        return {} if self.clock_s < self.asks_since_s else super()._probes(state)
+
+    def _in_a_row(self, streak: int, since_s: float) -> tuple[int, float]:
         asked = 1 + int(min(9.0, (self.clock_s - self.asks_since_s) / PROBE_EVERY_S))
-        return {
-            name: replace(
-                probe, streak=min(probe.streak, asked), streak_since_s=max(probe.streak_since_s, self.asks_since_s)
-            )
-            for name, probe in super()._probes(state).items()
-        }
+        return min(streak, asked), max(since_s, self.asks_since_s)
 
     def _gates(self, state: State) -> dict[str, GateSeen]:
         """As the gate runner: a run that nobody ever began has left no verdict."""
@@ -146,18 +145,24 @@ class SimWorld(SleepyWorld):
         return {run.run: GateSeen(truth.verdict, f"says {truth.verdict}")} if truth.ends_s <= self.clock_s else {}
 
     def _gpus(self) -> tuple[Gpu, ...]:
-        used = self.used_mib()
-        return tuple(
-            Gpu(
-                f"gpu-{n}",
-                n,
-                memory_total_mib=CARD_MIB,
-                memory_used_mib=used[f"gpu-{n}"],
-                foreign=(self.foreign[n],) if n in self.foreign else (),
-                trusted=n not in self.untrusted,
-            )
-            for n in range(self.gpus)
+        cards = tuple(
+            (gpu, used, self.foreign.get(n), n not in self.untrusted)
+            for n, (gpu, used) in enumerate(self.used_mib().items())
         )
+        if cards != self._gpus_seen[0]:
+            gpus = tuple(
+                Gpu(
+                    gpu,
+                    n,
+                    memory_total_mib=CARD_MIB,
+                    memory_used_mib=used,
+                    foreign=() if foreign is None else (foreign,),
+                    trusted=trusted,
+                )
+                for n, (gpu, used, foreign, trusted) in enumerate(cards)
+            )
+            self._gpus_seen = (cards, gpus)
+        return self._gpus_seen[1]
 
     def used_mib(self) -> dict[str, int]:
         used = {
@@ -304,13 +309,13 @@ class SimWorld(SleepyWorld):
 
     def _unproved(self, attempt: Attempt, state: State) -> Iterator[str]:
         rollout = state.rollouts[attempt.rollout]
+        mine = [(run, t) for run, t in self.running_gates.items() if run.startswith(f"{rollout.id}-")]
+        over = [(run, truth.verdict) for run, truth in mine if truth.ends_s <= self.clock_s]
         for index, step in enumerate(rollout.profile):
-            said = [
-                truth.verdict
-                for run, truth in self.running_gates.items()
-                if run.startswith(f"{rollout.id}-{index}-") and truth.ends_s <= self.clock_s
-            ]
-            if not step.get("observe") and (not said or said[-1] != "pass"):
+            if step.get("observe"):
+                continue
+            said = [verdict for run, verdict in over if run.startswith(f"{rollout.id}-{index}-")]
+            if not said or said[-1] != "pass":
                 yield f"users reach {attempt.id}, and gate {step['name']} said {said[-1] if said else 'nothing'}"
 
 

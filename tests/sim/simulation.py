@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
+import pickle
 import random
 import sqlite3
 from collections import deque
@@ -47,7 +47,7 @@ KEPT = 60  # lines of the story that a failure tells
 
 _STATE = TypeAdapter(State)
 _SETTLED = {AttemptState.READY, AttemptState.ASLEEP}
-_OF_NO_CONSEQUENCE = {"version", "done", "_door_seen", "door_tried_s"}
+_OF_NO_CONSEQUENCE = {"version", "done", "_door_seen", "_gpus_seen", "door_tried_s"}
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
@@ -88,13 +88,19 @@ class SimJournal(Journal):
 def new_disk(path: Path | None = None) -> Disk:
     """An empty journal, in memory or on a file, with the real schema."""
     template = open_database(Path(":memory:") if path is None else path)
-    disk = sqlite3.connect(
-        ":memory:" if path is None else path, check_same_thread=False, isolation_level="IMMEDIATE", factory=Disk
-    )
+    disk = _in_memory() if path is None else _on(path)
     if path is None:
         template.backup(disk)
     template.close()
     return disk
+
+
+def _on(path: Path) -> Disk:
+    return sqlite3.connect(path, check_same_thread=False, isolation_level="IMMEDIATE", factory=Disk)
+
+
+def _in_memory() -> Disk:
+    return _on(Path(":memory:"))
 
 
 @dataclass
@@ -247,10 +253,10 @@ class Simulation(Box):
 
     def judge(self, point: str, *, idle: bool = False) -> None:
         """The oracle. A boundary at which nothing is new since the last one is not judged again."""
-        state, before, door = self.journal.state, self._judged[0], self.world.door()
+        state, before = self.journal.state, self._judged[0]
         if (state is before and self._judged[1] == self.world.version) and not idle:
             return
-        seen = self.loop.seen
+        seen, door = self.loop.seen, self.world.door()
         found: list[str] = []
         if state is not before or door is not self._door:
             found += violations(state, Seen(self.world.now(), door), self.policy)
@@ -390,9 +396,9 @@ class Simulation(Box):
 
     def fork(self, path: Path | None = None) -> Simulation:
         """Another box that is like this one now, and lives on by itself. The daemon in it has just been started."""
-        disk = new_disk(path)
+        disk = new_disk(path) if path is not None else _in_memory()
         self.journal.disk.backup(disk)
-        world = copy.deepcopy(self.world)
+        world: SimWorld = pickle.loads(pickle.dumps(self.world))  # noqa: S301 - our own, and four times as fast as deepcopy
         world.controller_died()
         journal = self._read_again(disk)
         other = Simulation(Loop(journal, world, self.policy), world, journal, policy=self.policy, path=path)
