@@ -24,6 +24,7 @@ POINTS = (
     "request-after",  # filed, and nobody was told
 )
 
+_ARMED = os.environ.get("CUTOVER_CRASH_AT", "")
 _reached: Counter[str] = Counter()
 _listeners: list[Callable[[str], None]] = []
 
@@ -37,10 +38,9 @@ def crash_point(name: str) -> None:
     """Die here if a test asked for it."""
     for listener in _listeners:
         listener(name)
-    armed = os.environ.get("CUTOVER_CRASH_AT")
-    if not armed:
+    if not _ARMED:
         return
-    wanted, _, count = armed.partition(":")
+    wanted, _, count = _ARMED.partition(":")
     if name != wanted:
         return
     _reached[name] += 1

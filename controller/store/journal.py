@@ -10,7 +10,8 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,9 @@ _SWEEP = TypeAdapter(Sweep)
 _STATE = TypeAdapter(State)
 BEGINS = frozenset({"propose", "restart", "sweep"})
 """Verbs that begin something new: refused while the disk is full."""
+
+_APART = frozenset({"releases", "rollouts", "attempts", "nights", "sweeps"})  # a row for each of their records
+_BARE = attrgetter(*(field.name for field in fields(State) if field.name not in _APART))
 
 Written = TypeVar("Written")
 Statements = tuple[tuple[str, tuple[Any, ...]], ...]
@@ -301,9 +305,11 @@ class Journal:
         rows += _changed("attempt", old.attempts, state.attempts, _ATTEMPT)
         rows += _changed("night", old.nights, state.nights, _NIGHT)
         rows += _changed("sweep", old.sweeps, state.sweeps, _SWEEP)
-        bare = replace(state, releases={}, rollouts={}, attempts={}, nights={}, sweeps={})
-        rows.append(("state", "", _STATE.dump_json(bare).decode()))
-        self._db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", rows)
+        if not self.seq or any(new is not had for new, had in zip(_BARE(state), _BARE(old), strict=True)):
+            bare = replace(state, releases={}, rollouts={}, attempts={}, nights={}, sweeps={})
+            rows.append(("state", "", _STATE.dump_json(bare).decode()))
+        if rows:
+            self._db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", rows)
         if gone := [*_gone(old, state)]:
             self._db.executemany("DELETE FROM records WHERE kind = ? AND id = ?", gone)
 
@@ -398,6 +404,8 @@ def _by_number(records: dict[str, Any]) -> dict[str, Any]:
 def _changed(
     kind: str, old: Mapping[str, Any], new: Mapping[str, Any], adapter: TypeAdapter[Any]
 ) -> list[tuple[str, str, str]]:
+    if new is old:
+        return []
     return [(kind, key, adapter.dump_json(value).decode()) for key, value in new.items() if old.get(key) is not value]
 
 
@@ -409,7 +417,7 @@ def _gone(old: State, new: State) -> Iterator[tuple[str, str]]:
         ("night", old.nights, new.nights),
         ("sweep", old.sweeps, new.sweeps),
     ):
-        if not had.keys() <= has.keys():
+        if has is not had and not had.keys() <= has.keys():
             yield from ((kind, name) for name in had if name not in has)
 
 
