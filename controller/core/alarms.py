@@ -56,7 +56,9 @@ def _keeps_dying(state: State) -> list[str]:
     if state.live is None:
         return []
     gone = given_up(state, state.live)
-    users = "nobody is served" if gone and is_lost(state) else "what is left of live serves on"
+    if not gone:
+        return []
+    users = "nobody is served" if is_lost(state) else "what is left of live serves on"
     way_out = "`cutover rollback` goes to the release before" if state.previous else "`cutover propose` another"
     return [
         f"live keeps dying: instance {a.instance} of {a.release}: {a.given_up}; its last words: {_last_words(a)}; "
@@ -90,6 +92,8 @@ def _live_down(state: State, seen: Seen, policy: Policy) -> list[str]:
     if state.live is None:
         return []
     missing = {name: state.attempts_of(state.live, name) for name in missing_instances(state, state.live)}
+    if not missing and not any(a.is_in_bed for a in state.seat_attempts(state.live)):
+        return []
     held = {a.instance for a in state.seat_attempts(state.live)}
     active = state.active
     by_plan = {a.instance for a in state.attempts.values() if active is not None and a.gave_way_to == active.id}
@@ -124,7 +128,7 @@ def _misplaced(state: State) -> list[str]:
 
 def _slow_stops(state: State, seen: Seen) -> list[str]:
     late = []
-    for attempt in state.attempts.values():
+    for attempt in state.held:
         if attempt.state is not AttemptState.STOPPING:
             continue
         since_s = seen.now.boot_s - attempt.state_since_s

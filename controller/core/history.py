@@ -16,8 +16,8 @@ def start_s(state: State, release: str, policy: Policy) -> float | None:
     counts as the slowest of its role; None where there is none of its role either.
     """
     own: dict[str, float] = {}
-    for a in state.attempts.values():
-        if a.release == release and a.ready_at_s is not None and a.started_at_s is not None:
+    for a in state.by_release.get(release, ()):
+        if a.ready_at_s is not None and a.started_at_s is not None:
             own[a.instance] = a.ready_at_s - a.started_at_s
     return _in_turn(state, release, {name: took_s for name, took_s in own.items() if took_s >= 0}, policy)
 
@@ -42,8 +42,8 @@ def stop_s(state: State, release: str) -> float | None:
     """From the stop to the proof that nothing is left of it: the longest of the release's stops."""
     return _longest(
         a.stopped_at_s - a.stopping_at_s
-        for a in state.attempts.values()
-        if a.release == release and a.stopped_at_s is not None and a.stopping_at_s is not None
+        for a in state.by_release.get(release, ())
+        if a.stopped_at_s is not None and a.stopping_at_s is not None
     )
 
 
@@ -51,14 +51,14 @@ def drain_s(state: State, release: str) -> float | None:
     """How long streams in flight took to end: the longest drain of the release."""
     stopped = (
         a.stopping_at_s - a.retired_at_s
-        for a in state.attempts.values()
-        if a.release == release and a.stopping_at_s is not None and a.retired_at_s is not None and not a.hurry
+        for a in state.by_release.get(release, ())
+        if a.stopping_at_s is not None and a.retired_at_s is not None and not a.hurry
     )
     return _longest([*stopped, *(nap.asked_at_s - nap.retired_at_s for nap in _naps(state, release))])
 
 
 def _naps(state: State, release: str) -> tuple[Nap, ...]:
-    return tuple(nap for a in state.attempts.values() if a.release == release for nap in a.naps)
+    return tuple(nap for a in state.by_release.get(release, ()) for nap in a.naps)
 
 
 def sleep_s(state: State, release: str) -> float | None:
@@ -70,8 +70,8 @@ def sleep_s(state: State, release: str) -> float | None:
 def wake_s(state: State, release: str) -> float | None:
     """From the wish to a sane answer with the memory in use again: the longest wakes, one instance after another."""
     own: dict[str, float] = {}
-    for a in state.attempts.values():
-        for nap in a.naps if a.release == release else ():
+    for a in state.by_release.get(release, ()):
+        for nap in a.naps:
             if nap.wake_s is not None and nap.wake_s >= 0:
                 own[a.instance] = max(nap.wake_s, own.get(a.instance, 0.0))
     sleepers = [i.name for i in state.releases[release].instances if i.role != "router"] if own else []

@@ -13,6 +13,11 @@ from .route import SlotState
 from .seats import missing_instances
 from .seen import Seen
 
+_ASLEEP = frozenset({AttemptState.ASLEEP})
+_BEGUN = ACTIVE - {Phase.ROLLING_BACK}
+_USERS_FOLLOW = frozenset({Phase.CUTTING_OVER, *SWITCHED, Phase.PROMOTED})
+_OPEN = frozenset({SlotState.READY})
+
 
 def violations(state: State, seen: Seen | None = None, policy: Policy | None = None) -> list[str]:
     """Sentences that name what is wrong; empty when everything holds.
@@ -29,15 +34,19 @@ def violations(state: State, seen: Seen | None = None, policy: Policy | None = N
 def _exclusive(state: State) -> list[str]:
     """A card, a port, a slot has one holder; the cards of a sleeper are others', its port and its slot are not."""
     held = state.held
-    things = Counter(
-        [f"GPU {gpu}" for a in held if a.holds_cards for gpu in a.gpus]
-        + [f"port {a.port}" for a in held]
-        + [f"slot {a.slot}" for a in held if a.slot is not None]
-    )
-    found = [f"{thing} has {count} holders" for thing, count in things.items() if count > 1]
-    awake = {AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY}
-    found += [f"{a.id} is {a.state} and its cards are lent" for a in held if a.lent and a.state in awake]
-    return found + [f"{a.id} sleeps and holds its cards" for a in held if a.state is AttemptState.ASLEEP and not a.lent]
+    found = [
+        f"{what} {thing} has {count} holders"
+        for what, things in (
+            ("GPU", [gpu for a in held if a.holds_cards for gpu in a.gpus]),
+            ("port", [a.port for a in held]),
+            ("slot", [a.slot for a in held if a.slot is not None]),
+        )
+        if len(set(things)) < len(things)
+        for thing, count in Counter(things).items()
+        if count > 1
+    ]
+    found += [f"{a.id} is {a.state} and its cards are lent" for a in held if a.lent and a.is_staying]
+    return found + [f"{a.id} sleeps and holds its cards" for a in held if a.state in _ASLEEP and not a.lent]
 
 
 def _one_at_a_time(state: State) -> list[str]:
@@ -46,23 +55,22 @@ def _one_at_a_time(state: State) -> list[str]:
 
 
 def _passed(rollout: Rollout) -> bool:
-    misplaced = any(r.index < 0 and r.verdict == "fail" and not r.observe for r in rollout.gates)
+    misplaced = [r for r in rollout.gates if r.index < 0 and r.verdict == "fail" and not r.observe]
     if misplaced and rollout.phase is not Phase.COMPLETING:  # there users came first, and the next pass leads back
         return False
+    last = {r.index: r.verdict for r in rollout.gates}
     for index, step in enumerate(rollout.profile):
-        results = [r for r in rollout.gates if r.index == index]
-        if not results or (results[-1].verdict != "pass" and not step.get("observe")):
+        if last.get(index) != "pass" and not (index in last and step.get("observe")):
             return False
     return True
 
 
 def _gated(state: State) -> list[str]:
     """Nobody is switched to whose gates did not pass in this very rollout."""
-    switched = {Phase.COMPLETING, Phase.BAKING, Phase.PROMOTED, Phase.CUTTING_OVER}
     return [
         f"rollout {r.id} is {r.phase} and not all its gates passed"
         for r in state.rollouts.values()
-        if r.kind is not Kind.ROLLBACK and r.phase in switched and not _passed(r)
+        if r.phase in _USERS_FOLLOW and r.kind is not Kind.ROLLBACK and not _passed(r)
     ]
 
 
@@ -89,27 +97,29 @@ def _records(state: State) -> list[str]:
         if (r.ended_wall_s is None) is (r.phase in TERMINAL)
     ]
     for attempt in state.attempts.values():
-        if attempt.state is AttemptState.READY and attempt.pid is None:
+        if attempt.pid is None and attempt.state is AttemptState.READY:
             found.append(f"{attempt.id} is ready and has no process")
-        if not attempt.holds and attempt.stopped_at_s is None:
+        if attempt.stopped_at_s is None and not attempt.holds:
             found.append(f"{attempt.id} is stopped and nobody saw when")
     return found
 
 
 def _nights(state: State) -> list[str]:
     """What waits for a window begins in a night; a trial is never switched to; live is measured once a night."""
-    begun = ACTIVE - {Phase.ROLLING_BACK}
     found = [
         f"{r.id} waits for window {r.options.window} and began in no night"
         for r in state.rollouts.values()
-        if r.options.window and r.phase in begun and r.night not in state.nights
+        if r.options.window and r.phase in _BEGUN and r.night not in state.nights
     ]
-    switched = {Phase.CUTTING_OVER, *SWITCHED, Phase.PROMOTED}
     found += [
-        f"{r.id} is a trial and {r.phase}" for r in state.rollouts.values() if r.options.trial and r.phase in switched
+        f"{r.id} is a trial and {r.phase}"
+        for r in state.rollouts.values()
+        if r.options.trial and r.phase in _USERS_FOLLOW
     ]
-    measured = Counter(r.night for r in state.rollouts.values() if r.kind is Kind.MEASURE and r.night)
-    return found + [f"live was measured {count} times in {night}" for night, count in measured.items() if count > 1]
+    measured = [r.night for r in state.rollouts.values() if r.night and r.kind is Kind.MEASURE]
+    if len(set(measured)) == len(measured):
+        return found
+    return found + [f"live was measured {count} times in {n}" for n, count in Counter(measured).items() if count > 1]
 
 
 def _never_dark(state: State) -> list[str]:
@@ -132,7 +142,7 @@ def _served(state: State, seen: Seen) -> list[str]:
     by_port = {a.port: a for a in state.held}
     found = []
     for slot in seen.door.public:
-        if slot.state is not SlotState.READY:
+        if slot.state not in _OPEN:
             continue
         attempt = by_port.get(slot.port)
         if attempt is not None and attempt.is_in_bed:
@@ -145,10 +155,12 @@ def _served(state: State, seen: Seen) -> list[str]:
 def _wait_in_vain(state: State) -> list[str]:
     """What is kept and not started yet, and stands before something that is gone and that nobody starts again."""
     found = []
-    for attempt in state.attempts.values():
+    for attempt in state.held:
+        if attempt.state is not AttemptState.PLANNED:
+            continue
         seat = Seat(attempt.release, attempt.rollout)
         after = state.releases[attempt.release].instance(attempt.instance).start_after
-        if attempt.state is AttemptState.PLANNED and after and seat not in {state.live, candidate_seat(state.active)}:
+        if after and seat not in {state.live, candidate_seat(state.active)}:
             gone = set(after) & set(missing_instances(state, seat))
             found += [f"{attempt.id} waits for {', '.join(sorted(gone))}, and nobody starts that again"] if gone else []
     return found
@@ -176,7 +188,7 @@ def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
     found += _wait_in_vain(state)
     if not seen.door.alive or seen.door_refuses:
         return found
-    public = {(slot.number, slot.port) for slot in seen.door.public if slot.state is SlotState.READY}
+    public = {(slot.number, slot.port) for slot in seen.door.public if slot.state in _OPEN}
     ready = {(a.slot, a.port): a.id for a in state.offered()}
     found += [f"{name} is live and ready, and users do not reach it" for at, name in ready.items() if at not in public]
     found += [f"users are sent to port {port}, where live is not" for n, port in public if (n, port) not in ready]

@@ -6,6 +6,7 @@ clock of the box from then on, so that a clock that is set cannot make a night l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from . import actions as act
@@ -17,7 +18,7 @@ from .desired import SWITCHED
 from .night_records import Night, NightState
 from .plan import Plan, make_plan
 from .policy import Policy
-from .records import ACTIVE, Kind, Phase, Rollout, State
+from .records import ACTIVE, Kind, Phase, Release, Rollout, State
 from .room import Strategy
 from .seats import move
 from .seen import Seen
@@ -109,9 +110,8 @@ def _left_of_night(night: Night, state: State, seen: Seen, policy: Policy) -> fl
     A clock that is set back cannot make a night longer, also where the box was started anew meanwhile: what is written
     down of this night happened. Nor can a schedule that was made shorter.
     """
-    happened = [w for r in state.rollouts.values() for w in (r.created_wall_s, r.ended_wall_s) if w is not None]
-    latest = max((w for w in happened if night.opens_wall_s <= w < night.closes_wall_s), default=0.0)
-    left_s = night.closes_wall_s - max(seen.now.wall_s, latest)
+    latest = next((w for w in reversed(state.happened_wall_s) if w < night.closes_wall_s), 0.0)
+    left_s = night.closes_wall_s - max(seen.now.wall_s, latest if latest >= night.opens_wall_s else 0.0)
     if night.boot_id == seen.now.boot_id:
         left_s = min(left_s, night.closes_boot_s - seen.now.boot_s)
     schedule = policy.schedules.get(night.window)
@@ -180,6 +180,28 @@ def _has_waited(rollout: Rollout, seen: Seen, seconds: float) -> bool:
     """By the clock of the box, too, as far as that goes back: a clock that is wrong for a moment ends nothing."""
     waited_s = seen.now.boot_s - rollout.phase_since_s
     return rollout.phase_boot_id != seen.now.boot_id or bool(rollout.again_for) or waited_s >= seconds - CLOCK_SLACK_S
+
+
+def first_of_each(state: State) -> Iterator[Rollout]:
+    """The queue without arms that wait for just what an arm before them waits for, so that a thousand cost as one.
+
+    Whoever goes through the queue goes on from one only because it cannot begin now; then its like cannot either.
+    """
+    known: list[tuple[object, ...]] = []
+    tried = {r.release for r in state.rollouts.values() if r.phase is not Phase.QUEUED} | state.by_release.keys()
+    for rollout in state.queue:
+        if rollout.options.sweep and not rollout.again_for and rollout.release not in tried:
+            likeness = _likeness(rollout, state.releases[rollout.release])
+            if likeness in known:
+                continue
+            known.append(likeness)
+        yield rollout
+
+
+def _likeness(rollout: Rollout, release: Release) -> tuple[object, ...]:
+    """All that the turn of an arm depends on of which this box has measured nothing yet; its settings are not in it."""
+    takes = (release.instances, release.serves, release.start_timeout_s, release.stop_grace_s, release.can_sleep)
+    return rollout.kind, rollout.options, rollout.profile, *takes
 
 
 def expires_s(rollout: Rollout, policy: Policy) -> float:
@@ -307,7 +329,7 @@ def measure_live(state: State, seen: Seen, policy: Policy) -> Decision | None:
         return None
     if any(n.baseline for n in state.nights.values() if n.state is NightState.OPEN):
         return None  # once, also where windows overlap
-    for rollout in state.queue:
+    for rollout in first_of_each(state):
         step = next((s for s in rollout.profile if s["name"] == MEASURE), None)
         night = _open_night(rollout, state, seen, policy)
         if night is None or step is None or rollout.kind is not Kind.PROPOSE:

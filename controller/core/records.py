@@ -80,6 +80,13 @@ class AttemptState(StrEnum):
     STOPPED = "stopped"
 
 
+# Asked of every attempt in every pass: a set that is made once, where a member that is looked up takes as long as ten
+# other look-ups (`EnumType.__getattr__`).
+_OVER = frozenset({AttemptState.STOPPED})
+_IN_BED = frozenset({AttemptState.DOZING, AttemptState.ASLEEP})
+_STAYING = frozenset({AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY})
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """What the controller needs to know of one instance of a release."""
@@ -197,7 +204,7 @@ class Attempt:
     @property
     def holds(self) -> bool:
         """Whether ports and slot are still taken, and its GPUs unless it sleeps."""
-        return self.state is not AttemptState.STOPPED
+        return self.state not in _OVER
 
     @property
     def holds_cards(self) -> bool:
@@ -206,11 +213,11 @@ class Attempt:
     @property
     def is_in_bed(self) -> bool:
         """Whether it sleeps or is about to: it takes no requests and answers no probe."""
-        return self.state in {AttemptState.DOZING, AttemptState.ASLEEP}
+        return self.state in _IN_BED
 
     @property
     def is_waking(self) -> bool:
-        return self.state is AttemptState.STARTING and bool(self.naps)
+        return bool(self.naps) and self.state is AttemptState.STARTING
 
     @property
     def begun_at_s(self) -> float | None:
@@ -220,7 +227,7 @@ class Attempt:
     @property
     def is_staying(self) -> bool:
         """Whether it serves, or is on its way to."""
-        return self.state in {AttemptState.PLANNED, AttemptState.STARTING, AttemptState.READY}
+        return self.state in _STAYING
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,11 +400,17 @@ class State:
             seats.setdefault((attempt.release, attempt.rollout), []).append(attempt)
         return seats
 
+    @cached_property
+    def _held_by_seat(self) -> Mapping[tuple[str, str], tuple[Attempt, ...]]:
+        seats: dict[tuple[str, str], tuple[Attempt, ...]] = {}
+        for attempt in self.held:
+            key = (attempt.release, attempt.rollout)
+            seats[key] = (*seats.get(key, ()), attempt)
+        return seats
+
     def seat_attempts(self, seat: Seat | None) -> tuple[Attempt, ...]:
         """Attempts of a seat that still hold something, in order of their start."""
-        if seat is None:
-            return ()
-        return tuple(attempt for attempt in self._by_seat.get((seat.release, seat.rollout), ()) if attempt.holds)
+        return () if seat is None else self._held_by_seat.get((seat.release, seat.rollout), ())
 
     def tries(self, rollout: Rollout) -> tuple[Rollout, ...]:
         """Those that this one is once more, the newest first."""
@@ -406,6 +419,20 @@ class State:
             found.append(before)
             rollout = before
         return tuple(found)
+
+    @cached_property
+    def by_release(self) -> Mapping[str, Sequence[Attempt]]:
+        """Release → every attempt, in order; the stopped ones too."""
+        releases: dict[str, list[Attempt]] = {}
+        for attempt in self.attempts.values():
+            releases.setdefault(attempt.release, []).append(attempt)
+        return releases
+
+    @cached_property
+    def happened_wall_s(self) -> Sequence[float]:
+        """When something was asked for, or ended, in the order of the clock on the wall."""
+        times = (w for r in self.rollouts.values() for w in (r.created_wall_s, r.ended_wall_s) if w is not None)
+        return sorted(times)
 
     def attempts_of(self, seat: Seat, instance: str) -> tuple[Attempt, ...]:
         """Every attempt that this instance of the seat ever had, in order; the stopped ones too."""
@@ -439,10 +466,10 @@ class State:
         """The one rollout that has begun and not ended."""
         return next((r for r in self.rollouts.values() if r.phase in ACTIVE), None)
 
-    @property
+    @cached_property
     def queue(self) -> tuple[Rollout, ...]:
         """Waiting rollouts, rollbacks first: production comes before plans, and what it can do before what it might."""
-        waiting = [r for r in self.rollouts.values() if r.phase is Phase.QUEUED]
+        waiting = [r for r in self.rollouts.values() if r.phase in _WAITING]
         return tuple(sorted(waiting, key=_turn))
 
 
@@ -454,6 +481,7 @@ def _turn(rollout: Rollout) -> tuple[int, bool, int, int, str]:
 
 
 _TURN = {Kind.ROLLBACK: 0, Kind.MEASURE: 1}
+_WAITING = frozenset({Phase.QUEUED})
 ACTIVE = frozenset(
     {
         Phase.PREFLIGHT,

@@ -14,6 +14,7 @@ from .desired import SWITCHED, desired_route
 from .nights import (
     acceptance,
     expire,
+    first_of_each,
     keep_to_the_time,
     measure_live,
     note_nights,
@@ -156,7 +157,7 @@ def stop_orphan_gate(state: State, seen: Seen, policy: Policy) -> Decision | Non
 def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
     if state.active is not None or seen.door_refuses:
         return None
-    for rollout in state.queue:
+    for rollout in first_of_each(state):
         if rollout.kind is not Kind.ROLLBACK and comes_back(state, seen, policy):
             continue
         if _waits_for_cards(rollout, state, seen, policy):

@@ -38,7 +38,7 @@ def process_of(attempt: Attempt, seen: Seen) -> ProcessSeen:
 
 def bury_dead(state: State, seen: Seen, policy: Policy) -> Decision | None:
     """Any unplanned exit is a failure, whatever the code (vllm#48966 exits 0 on engine death)."""
-    for attempt in state.attempts.values():
+    for attempt in state.held:
         if attempt.state not in BEGUN or attempt.pid is None:
             continue
         process = process_of(attempt, seen)
@@ -67,7 +67,7 @@ def _may_serve(attempt: Attempt, seen: Seen, policy: Policy) -> bool:
 
 def adopt_start(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
     """A crash fell between the intent of a start and its outcome: the effect finds the attempt or starts it."""
-    for attempt in state.attempts.values():
+    for attempt in state.held:
         if attempt.state is AttemptState.STARTING and attempt.pid is None:
             return Decision(act.StartAttempt(attempt.id), "its start was begun and not recorded")
     return None
@@ -75,7 +75,7 @@ def adopt_start(state: State, seen: Seen, policy: Policy) -> Decision | None:  #
 
 def mark_ready(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
     """Ready means that it generated, seen by a probe that began after the start."""
-    for attempt in state.attempts.values():
+    for attempt in state.held:
         if attempt.state is not AttemptState.STARTING or attempt.pid is None:
             continue
         probe, since_s = seen.probes.get(attempt.id), attempt.started_at_s or 0.0
@@ -99,12 +99,10 @@ def start_planned(state: State, seen: Seen, policy: Policy) -> Decision | None:
     if seen.door_refuses:
         return None
     live = {a.id for a in state.seat_attempts(state.live)}
-    planned = [a for a in state.attempts.values() if a.state is AttemptState.PLANNED]
+    planned = [a for a in state.held if a.state is AttemptState.PLANNED]
     for attempt in sorted(planned, key=lambda a: a.id not in live):
         loading = [
-            a
-            for a in state.attempts.values()
-            if a.state is AttemptState.STARTING and (a.id in live or attempt.id not in live)
+            a for a in state.held if a.state is AttemptState.STARTING and (a.id in live or attempt.id not in live)
         ]
         seat = Seat(attempt.release, attempt.rollout)
         ready = {a.instance for a in state.seat_attempts(seat) if a.state is AttemptState.READY}

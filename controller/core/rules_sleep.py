@@ -18,7 +18,7 @@ GARBAGE_PROBES = 2
 
 
 def watch_sleep(state: State, seen: Seen, policy: Policy) -> Decision | None:
-    for attempt in state.attempts.values():
+    for attempt in state.held:
         decision = None
         if attempt.state is AttemptState.DOZING:
             decision = _falling_asleep(attempt, state, seen, policy)

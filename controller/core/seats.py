@@ -68,6 +68,8 @@ def _with_workers(state: State, place: Seat, attempts: tuple[Attempt, ...]) -> t
 def missing_instances(state: State, seat: Seat) -> list[str]:
     """Instances of the seat that were begun and that no attempt carries, or whose attempt is on its way out."""
     carried = {a.instance for a in state.seat_attempts(seat) if a.is_staying}
+    if len(carried) == len(state.releases[seat.release].instances):
+        return []  # as a rule
     return [name for name in state.begun(seat) if name not in carried]
 
 

@@ -16,6 +16,9 @@ from .restarts import given_up, stands_before_nobody
 from .seen import Seen
 
 BY = "the daemon"
+_DECIDED = frozenset({Phase.PROMOTED, Phase.ROLLBACK_FAILED})
+_LED_BACK = frozenset({Phase.ROLLED_BACK})
+_SHOWN_BAD = frozenset({Phase.ROLLED_BACK, Phase.REJECTED})
 
 
 def take_over(state: State, seen: Seen, policy: Policy) -> Decision | None:
@@ -65,7 +68,7 @@ def last_takeover(state: State) -> Rollout | None:
 
 def decides(rollout: Rollout) -> bool:
     """Whether a person has decided by it who is live."""
-    return rollout.phase in {Phase.PROMOTED, Phase.ROLLBACK_FAILED} or _is_return(rollout)
+    return rollout.phase in _DECIDED or _is_return(rollout)
 
 
 def last_known_good(state: State, releases_gone: Collection[str] = ()) -> Seat | None:
@@ -119,14 +122,14 @@ def _is_in_effect(rollout: Rollout, dying: Seat, state: State) -> bool:
 
 
 def _is_return(rollout: Rollout) -> bool:
-    return rollout.kind is Kind.ROLLBACK and rollout.phase is Phase.ROLLED_BACK
+    return rollout.phase in _LED_BACK and rollout.kind is Kind.ROLLBACK
 
 
 def _found_bad(rollout: Rollout) -> Iterator[str]:
     """What a rollback left behind, or what a proposal of it has shown."""
     if _is_return(rollout):
         yield from (left.release for left in rollout.before[:1] if left is not None)
-    elif rollout.phase in {Phase.ROLLED_BACK, Phase.REJECTED}:
+    elif rollout.phase in _SHOWN_BAD:
         yield rollout.release
 
 

@@ -37,7 +37,7 @@ _WORST_FIRST = ("fail", "inconclusive", "pass")
 
 def verify_ready(state: State, seen: Seen, policy: Policy) -> Decision | None:
     """Look once at every engine that has become ready."""
-    for attempt in state.attempts.values():
+    for attempt in state.held:
         if not is_due(attempt):
             continue
         overdue = seen.now.boot_s - (attempt.ready_at_s or 0.0) > PATIENCE_S
@@ -56,7 +56,7 @@ def verify_ready(state: State, seen: Seen, policy: Policy) -> Decision | None:
 
 def is_due(attempt: Attempt) -> bool:
     """Whether it has become ready and was not looked at yet."""
-    return attempt.state is AttemptState.READY and attempt.role != "router" and not attempt.checks
+    return not attempt.checks and attempt.role != "router" and attempt.state is AttemptState.READY
 
 
 def unverified(state: State, seat: Seat) -> bool:

@@ -230,8 +230,8 @@ MUTANTS = (
         (
             (
                 CORE + "rules.py",
-                " is not None or seen.door_refuses:\n        return None\n    for rollout in state.queue:",
-                " is not None and not state.releases:\n        return None\n    for rollout in state.queue:",
+                " is not None or seen.door_refuses:\n        return None\n    for rollout in first_of_each(state):",
+                " is not None and not state.releases:\n        return None\n    for rollout in first_of_each(state):",
             ),
             (
                 CORE + "moves_rollouts.py",
