@@ -148,7 +148,7 @@ class GateRunner:
 
 
 def _written(run_dir: Path) -> bytes:
-    """What a gate wrote to stdout: bytes, for it may be anybody's program; and no more than tells that it is too much."""
+    """What a gate wrote to stdout: bytes, for it may be any program, and no more than shows that it is too much."""
     with (run_dir / "verdict.json").open("rb") as file:
         return file.read(MAX_DOCUMENT_BYTES + 1)
 

@@ -41,7 +41,7 @@ def dark_back(rollout: Rollout, material: Material) -> Dark | None:
 
 
 def _switches(rollout: Rollout, material: Material) -> list[float]:
-    return [e.wall_s for e in material.entries if e.action == "RecordSwitch" and e.rollout == rollout.id]
+    return [e.wall_s for e in material.lines("RecordSwitch", rollout.id)]
 
 
 def _there_and_back(rollout: Rollout, material: Material) -> tuple[float, float] | None:
@@ -75,7 +75,7 @@ def _made_room(attempt: Attempt, rollout: Rollout) -> bool:
 def _retired(attempts: Iterable[str], material: Material, before_s: float) -> dict[str, float]:
     """When each of them first got no more requests, of those that did so by then."""
     known = set(attempts)
-    lines = [e for e in material.entries if e.action == "Retire" and e.subject in known and e.wall_s <= before_s]
+    lines = [e for e in material.lines("Retire") if e.subject in known and e.wall_s <= before_s]
     return {e.subject: e.wall_s for e in reversed(lines)}
 
 

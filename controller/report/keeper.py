@@ -38,6 +38,7 @@ log = structlog.get_logger("report")
 
 LOOK_EVERY_S = 5.0
 DARK_PATIENCE_S = 900.0  # what a night left in the dark is usually lit again by then
+AGAIN_S = 600.0  # after which one that could not be made is tried again: a disk may have been full, or memory short
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}@\d{4}-\d{2}-\d{2}")  # a window's name, and a date
 _LINES_AT_ONCE = 2000
 _AFTER_S = 3600.0  # of lines behind the end of a night: live that comes back, cards that are given back
@@ -66,7 +67,8 @@ class ReportKeeper:
         self._ask = sources
         self._waits = Waits()
         self._written: set[str] = set()
-        self._untold: dict[str, str] = {}  # nights that cannot be told, with what is said of each
+        self._untold: dict[str, float] = {}  # nights that could not be told, and when that was, on the clock of the box
+        self._made: dict[str, Mapping[str, str]] = {}  # what no disk has taken yet, by night: suffix → text
         self._rounds = Rounds("reports", self.look, LOOK_EVERY_S)
 
     def start(self) -> None:
@@ -108,7 +110,8 @@ class ReportKeeper:
     def look(self) -> None:
         """One round: what is waited for is noted, and nights that are over are written. Troubles are in `alarms`."""
         state, now = self._journal.state, self._ask.now()
-        troubles = [trouble for night in state.nights.values() if (trouble := self._see_to(night, state, now))]
+        nights = takewhile(lambda _: not self._rounds.is_ending, state.nights.values())
+        troubles = [trouble for night in nights if (trouble := self._see_to(night, state, now))]
         for trouble in troubles:
             if trouble not in self.alarms:
                 log.warning("a report is not written", why=trouble)
@@ -132,8 +135,9 @@ class ReportKeeper:
         ended_s = night.ended_wall_s
         if night.state is NightState.OPEN or ended_s is None or night.id in self._written:
             return ""
-        if night.id in self._untold:
-            return self._untold[night.id]
+        failed_s = self._untold.get(night.id)
+        if failed_s is not None and now.boot_s - failed_s < AGAIN_S:
+            return _untold(night)
         if now.wall_s - ended_s > self._config.keep.days * DAY_S or self.is_written(night.id):
             self._written.add(night.id)
             return ""
@@ -143,21 +147,23 @@ class ReportKeeper:
             return self._write(night)
         except Exception:  # noqa: BLE001 - one night that cannot be told must not keep the others from being
             log.error("a report cannot be made", night=night.id, why=traceback.format_exc(limit=-4))  # noqa: TRY400 - a night is large
-            self._untold[night.id] = f"the report of {night.id} cannot be made: the daemon's log says why"
-            return self._untold[night.id]
+            self._untold[night.id] = now.boot_s
+            return _untold(night)
 
     def _write(self, night: Night) -> str:
-        report = build(self._material(night))
-        texts = {"html": to_html(report), "md": to_markdown(report), "json": to_json(report)}
+        if night.id not in self._made:
+            report = build(self._material(night))
+            self._made[night.id] = {"html": to_html(report), "md": to_markdown(report), "json": to_json(report)}
         try:
             self._config.reports_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
-            for suffix, text in texts.items():  # JSON last: it says that the others are there
+            for suffix, text in self._made[night.id].items():  # JSON last: it says that the others are there
                 _replace(self._path(night.id, suffix), text)
         except OSError as error:
             return (
                 f"the report of {night.id} cannot be written to {self._config.reports_dir}: {error.strerror}; "
                 f"`cutover report --night {night.id}` shows it all the same"
             )
+        del self._made[night.id]
         self._written.add(night.id)
         log.info("report written", night=night.id, path=str(self._path(night.id, "html")))
         return ""
@@ -216,6 +222,10 @@ class ReportKeeper:
             log.warning("the front door's log cannot be read", why=str(error))
             return {}, None
         return (dict(zip(spans, counts, strict=True)), since_s) if since_s is not None else ({}, None)
+
+
+def _untold(night: Night) -> str:
+    return f"the report of {night.id} cannot be made: the daemon's log says why"
 
 
 def _night_of(report: Report) -> Night:

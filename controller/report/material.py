@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import cached_property
 from typing import Any
 
 from ..core.night_records import Night, NightState
@@ -18,7 +19,7 @@ from ..store.journal import Entry
 _PHASES = frozenset(phase.value for phase in Phase if phase is not Phase.QUEUED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Material:
     """`entries`: the journal's lines of the night. `reports`: whole verdicts by gate run, where they are still there.
 
@@ -38,6 +39,19 @@ class Material:
     waits: Mapping[str, str] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
     gates_dir: str = "gates"
+
+    def lines(self, action: str, rollout: str = "") -> Sequence[Entry]:
+        """The lines of that action, of one rollout or of all, in order."""
+        return self._by_action.get((action, rollout), ())
+
+    @cached_property
+    def _by_action(self) -> Mapping[tuple[str, str], Sequence[Entry]]:
+        """Of action and rollout, and under "" of all of them: a night of hundreds has tens of thousands of lines."""
+        found: dict[tuple[str, str], list[Entry]] = {}
+        for entry in self.entries:
+            for rollout in {entry.rollout, ""}:
+                found.setdefault((entry.action, rollout), []).append(entry)
+        return found
 
     @property
     def schedule(self) -> Schedule | None:
@@ -77,9 +91,9 @@ class Material:
         """
         if not any(phase in _PHASES for phase in rollout.times) and rollout.phase not in ACTIVE:
             return None
-        accepted = next((e.wall_s for e in self.entries if e.rollout == rollout.id and e.action == "Accept"), None)
-        if accepted is not None:
-            return accepted
+        accepted = self.lines("Accept", rollout.id)
+        if accepted:
+            return accepted[0].wall_s
         spent_s = sum(seconds for phase, seconds in rollout.times.items() if phase in _PHASES)
         if rollout.ended_wall_s is not None:
             return max(rollout.created_wall_s, rollout.ended_wall_s - spent_s)
@@ -88,7 +102,7 @@ class Material:
 
     def rollouts(self) -> tuple[Rollout, ...]:
         """What began in the night, and what else happened meanwhile (a rollback by hand), in order."""
-        turns = {e.rollout: e.seq for e in self.entries if e.action == "Accept"}
+        turns = {e.rollout: e.seq for e in self.lines("Accept")}
         begun = [(began, r) for r in self.state.rollouts.values() if (began := self.began_s(r)) is not None]
         mine = [(began, r) for began, r in begun if r.night == self.night.id or self._is_meanwhile(began, r)]
         order = sorted(mine, key=lambda pair: (pair[0], turns.get(pair[1].id, 0), pair[1].id))

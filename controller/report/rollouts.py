@@ -73,7 +73,7 @@ def outcome(rollout: Rollout, material: Material) -> str:
         case Phase.SKIPPED, Kind.MEASURE:
             return "left out"
         case Phase.SKIPPED, _:
-            yielded = any(e.action == "TryAgain" and e.rollout == rollout.id for e in material.entries)
+            yielded = material.lines("TryAgain", rollout.id)
             return "yielded" if yielded else "out of time" if rollout.night else "expired"
         case Phase.ABORTED, _ if material.began_s(rollout) is None:
             return WITHDRAWN
@@ -131,7 +131,7 @@ def lasted(rollout: Rollout, material: Material) -> tuple[float, float]:
 def first_served_s(material: Material) -> float:
     """From when on users could expect an answer: the opening, or the first switch where nothing was live until then."""
     opens_s = material.night.opens_wall_s
-    switches = [e for e in material.entries if e.action == "RecordSwitch" and e.wall_s >= opens_s]
+    switches = [e for e in material.lines("RecordSwitch") if e.wall_s >= opens_s]
     first = material.state.rollouts.get(switches[0].rollout) if switches else None
     return switches[0].wall_s if first is not None and first.before[0] is None else opens_s
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from fake_world import make_release
@@ -17,6 +18,7 @@ from controller.report.build import build
 from controller.report.figures import figures, ratios
 from controller.report.records import Report, RolloutPart
 from controller.report.words import dark_in_words
+from controller.store.journal import Entry
 
 
 def part(report: Report, release: str) -> RolloutPart:
@@ -361,3 +363,26 @@ def test_a_measurement_that_still_waits_is_not_yet_and_no_failure(box):
     told = box.report(waits={report.night.baseline: noise})
     assert told.headline[-1].endswith(f"({report.night.baseline} waits: {noise}).")
     assert not any("was not measured" in sentence for sentence in told.headline)
+
+
+class Looked(tuple[Entry, ...]):
+    """Lines that count how often somebody goes through them."""
+
+    __slots__ = ()
+    times: ClassVar[list[int]] = []
+
+    def __iter__(self):
+        self.times.append(len(self))
+        return super().__iter__()
+
+
+def test_a_long_night_is_told_without_reading_its_lines_for_every_rollout(lived):
+    """300 arms leave tens of thousands of lines, and 60 nights thousands of rollouts beside them."""
+    known = lived.material()
+    one = known.state.rollouts["r0005"]
+    many = {f"r{number}": replace(one, id=f"r{number}") for number in range(7000, 7050)}
+    state = replace(known.state, rollouts={**known.state.rollouts, **many})
+    Looked.times.clear()
+    told = build(replace(known, state=state, entries=Looked(known.entries)))
+    assert len(told.rollouts) == len(lived.report().rollouts) + 50
+    assert len(Looked.times) <= 5

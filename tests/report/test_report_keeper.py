@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_world import make_release
 from report_kit import EVENING_S, taipei
+from small_disk_kit import fill, small_disk
+from structlog.testing import capture_logs
 
 from controller.config import Config
 from controller.core.records import Phase
@@ -20,20 +24,18 @@ NIGHT = "nightly@2026-11-30"
 WINDOW = {"start": "02:00", "duration": "4h", "timezone": "Asia/Taipei"}
 
 
-def keeper_of(box, directory: Path, *, evidence: bool = True) -> ReportKeeper:
+def keeper_of(box, directory: Path, *, evidence: bool = True, **others: Any) -> ReportKeeper:
+    """`others`: sources that stand for those of the box."""
     config = Config(state_dir=directory, socket=directory / "s", schedule=WINDOW)
     report = {"checks": [{"id": "J07", "verdict": "fail", "sentence": "3 of 40 leak", "evidence": []}]}
-    return ReportKeeper(
-        config,
-        box.journal,
-        Sources(
-            box.world.now,
-            lambda: box.world.observe(box.state),
-            lambda: ["an alarm"],
-            lambda _: report if evidence else None,
-            directory / "engine.log",
-        ),
+    sources = Sources(
+        box.world.now,
+        lambda: box.world.observe(box.state),
+        lambda: ["an alarm"],
+        lambda _: report if evidence else None,
+        directory / "engine.log",
     )
+    return ReportKeeper(config, box.journal, replace(sources, **others))
 
 
 def log_line(wall_s: float, **more: object) -> str:
@@ -112,6 +114,43 @@ def test_a_place_that_takes_nothing_is_an_alarm_and_no_more(lived, tmp_path):
     assert f"the report of {NIGHT} cannot be written to {tmp_path}/reports" in keeper.alarms[0]
     assert keeper.report(NIGHT).rollouts
     (tmp_path / "reports").unlink()
+    keeper.look()
+    assert keeper.alarms == ()
+    assert f"{NIGHT}.json" in written(tmp_path)
+
+
+def test_a_full_disk_gets_nothing_half_and_all_of_it_when_there_is_room(lived, tmp_path):
+    with small_disk(tmp_path, 1) as disk:
+        asked: list[str] = []
+        keeper = keeper_of(lived, disk, gate_report=asked.append)
+        fill(disk)
+        for _ in range(3):
+            keeper.look()
+        made = len(asked)
+        assert written(disk) == set()
+        assert "No space left on device" in keeper.alarms[0]
+        (disk / "hog").unlink()
+        keeper.look()
+        assert written(disk) == {f"{NIGHT}.html", f"{NIGHT}.md", f"{NIGHT}.json"}
+        assert len(set(asked)) == len(asked) == made, "it is made once, not again with every look"
+
+
+def test_what_could_not_be_made_for_a_moment_is_made_later(lived, tmp_path):
+    broken = [sqlite3.OperationalError("disk I/O error")]
+    clock = [lived.world.now()]
+
+    def gate_report(_: str) -> None:
+        for error in broken:
+            raise error
+
+    keeper = keeper_of(lived, tmp_path, gate_report=gate_report, now=lambda: clock[-1])
+    with capture_logs() as said:
+        keeper.look()
+        keeper.look()
+    assert len(keeper.alarms) == 1
+    assert sum(line["event"] == "a report cannot be made" for line in said) == 1
+    broken.clear()
+    clock.append(replace(clock[0], boot_s=clock[0].boot_s + 601))
     keeper.look()
     assert keeper.alarms == ()
     assert f"{NIGHT}.json" in written(tmp_path)
