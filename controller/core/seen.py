@@ -127,7 +127,7 @@ class Vain:
 
     def rests(self, now_s: float) -> bool:
         """Longer every time: a broken world is neither hammered nor written down ten times a second."""
-        return now_s - self.at_s < min(RETRY_S * 2 ** (self.times - 1), LONGEST_REST_S)
+        return now_s - self.at_s < min(RETRY_S * 2.0 ** (self.times - 1), LONGEST_REST_S)
 
 
 @dataclass(frozen=True, slots=True)
