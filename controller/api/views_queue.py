@@ -10,6 +10,7 @@ from ..core.night_records import Night, NightState
 from ..core.nights import expires_s, why_not_yet
 from ..core.policy import Policy
 from ..core.records import Kind, Now, Rollout, State
+from ..core.rules import waits_for_cards
 from ..core.seen import Seen
 from ..core.window import Schedule
 from .views import SCHEMA
@@ -50,7 +51,7 @@ def waiting(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) -
     frozen = (
         f"frozen by {state.freeze.by}: {state.freeze.why}" if state.freeze and rollout.kind is not Kind.ROLLBACK else ""
     )
-    own = why_not_yet(rollout, state, seen, policy) if seen and rollout.kind is not Kind.ROLLBACK else ""
+    own = _own(rollout, state, seen, policy) if seen and rollout.kind is not Kind.ROLLBACK else ""
     return {
         "id": rollout.id,
         "kind": rollout.kind.value,
@@ -68,6 +69,17 @@ def waiting(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) -
         "waits_for": own or frozen or behind or "its turn",
         "note": options.note,
     }
+
+
+def _own(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> str:
+    """What keeps this one, whoever is before it: its window, or cards that others have, and how long it is patient."""
+    if why := why_not_yet(rollout, state, seen, policy):
+        return why
+    refusal = waits_for_cards(rollout, state, seen, policy)
+    if refusal is None:
+        return ""
+    patience_s = (rollout.options.wait_for_free_s or 0.0) - (seen.now.boot_s - rollout.phase_since_s)
+    return f"its cards, for {patience_s:.0f} s more at most: {refusal.why}"
 
 
 def approval_s(rollout: Rollout, policy: Policy) -> float | None:

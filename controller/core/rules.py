@@ -160,7 +160,7 @@ def accept_next(state: State, seen: Seen, policy: Policy) -> Decision | None:
     for rollout in first_of_each(state):
         if rollout.kind is not Kind.ROLLBACK and comes_back(state, seen, policy):
             continue
-        if _waits_for_cards(rollout, state, seen, policy):
+        if waits_for_cards(rollout, state, seen, policy):
             continue
         if rollout.kind is Kind.ROLLBACK:
             if overtaken := _is_overtaken(rollout, state):
@@ -188,7 +188,7 @@ def _is_overtaken(rollout: Rollout, state: State) -> str:
     return "" if same else "the release to return to is not `previous` any more"
 
 
-def _waits_for_cards(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Refusal | None:
+def waits_for_cards(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Refusal | None:
     """Somebody else's job is on the cards: a proposal that may wait lets others pass until they are free."""
     patience_s = rollout.options.wait_for_free_s
     if patience_s is None or rollout.phase_boot_id != seen.now.boot_id:
@@ -202,7 +202,7 @@ def _waits_for_cards(rollout: Rollout, state: State, seen: Seen, policy: Policy)
 
 
 def _waits(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> str:
-    if refusal := _waits_for_cards(rollout, state, seen, policy):
+    if refusal := waits_for_cards(rollout, state, seen, policy):
         return f" for its cards: {refusal.why}"
     why = why_not_yet(rollout, state, seen, policy) if rollout.kind is not Kind.ROLLBACK else ""
     return f": {why}" if why else ""

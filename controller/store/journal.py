@@ -79,11 +79,14 @@ def subject_of(action: act.Action) -> str:
 
 
 def rollout_of(action: act.Action, state: State) -> str:
-    value = getattr(action, "rollout", None)
-    if isinstance(value, str):
-        return value
+    """In whose story a line stands: who makes room drains, sleeps and is woken in that of the one who needs it."""
+    for name in ("rollout", "gives_way_to", "for_rollout"):
+        if isinstance(value := getattr(action, name, None), str) and value:
+            return value
     attempt = state.attempts.get(getattr(action, "attempt", ""))
-    return attempt.rollout if attempt else ""
+    if attempt is None:
+        return ""
+    return attempt.rollout if attempt.is_staying else attempt.gave_way_to or attempt.rollout
 
 
 class Journal:

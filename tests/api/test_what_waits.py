@@ -66,6 +66,15 @@ def test_show_has_for_what_and_until_when_a_proposal_waits(box):
     assert "an approval is needed before the cutover, and waited for 2 h\n" in drawn
 
 
+def test_what_waits_for_cards_says_who_has_them_and_how_long_it_is_patient(box):
+    box.world.foreign[3] = "pid 7 (regen) holds 9000 MiB"
+    waits = box.propose(make_release("next", gpus=4), wait_for_free_s=600.0)
+    box.settle_for(100.0)
+    said = shown(box, waits)[0]["waiting"]["waits_for"]
+    assert said.startswith("its cards, for 500 s more at most: ")
+    assert "GPU 3: pid 7 (regen) holds 9000 MiB" in said
+
+
 def test_what_has_begun_waits_for_nothing_and_what_has_passed_for_a_word(box):
     asked = box.propose(make_release("next"), require_approval=True)
     box.run(lambda: box.phase(asked).value == "awaiting_approval")

@@ -96,6 +96,16 @@ def test_swap_cuts_what_outlives_its_drain_and_counts_it(full, release):
     assert any("2 requests are cut" in entry.why for entry in full.journal.entries())
 
 
+def test_the_story_of_a_rollout_tells_who_made_room_for_it(full, release):
+    """Whoever watches a swap sees live drain, what was cut, and when it was gone: not only that cards became free."""
+    full.world.in_flight[full.state.attempts["one-a-1"].slot] = 1
+    rollout = full.propose(release("two", gpus=4), strategy="swap")
+    assert full.finish(rollout) is Phase.PROMOTED
+    told = [entry.why for entry in full.journal.entries(rollout=rollout)]
+    for words in ("its cards are needed by", "1 request is cut", "stop one-a-1", "one-a-1 is gone"):
+        assert any(words in why for why in told), words
+
+
 def test_swap_is_given_up_when_no_stream_may_be_cut(full, release):
     full.loop.policy = Policy(bake_s=30.0, swap_drain_cuts=False)
     full.world.in_flight[full.state.attempts["one-a-1"].slot] = 1
