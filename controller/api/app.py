@@ -36,6 +36,7 @@ log = structlog.get_logger("api")
 MAX_LOG_BYTES = 256 * 1024
 MAX_WAIT_S = 30.0
 NUDGE_S = 60.0  # an effect of a pass may take as long as an engine's shim to come up
+NUDGE_LEAST_S = 1.0  # with less patience than a pass takes everybody who may look could call the loop dead
 EVENT_POLL_S = 0.1
 
 
@@ -334,7 +335,9 @@ def _nudging(app: FastAPI, windows: Windows) -> None:
     desk = windows.desk
 
     @app.post("/v1/nudge")
-    async def nudge(request: Request, wait_s: Annotated[float, Query(ge=0, le=NUDGE_S)] = NUDGE_S) -> dict[str, Any]:
+    async def nudge(
+        request: Request, wait_s: Annotated[float, Query(ge=NUDGE_LEAST_S, le=NUDGE_S)] = NUDGE_S
+    ) -> dict[str, Any]:
         """Look now, and say what is waited for: answered after a pass that began after this was asked.
 
         `looked` is false where there was none for `wait_s`.

@@ -17,6 +17,7 @@ def webhook_trouble(url: str) -> str:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port  # the port is looked at when it is asked for
+        (host or "").encode("idna")  # what could not even be looked up: a part of it is empty, or too long
     except ValueError:
         return "this is no URL: expected https://host/path"
     if parts.scheme not in {"https", "http"} or not host or any(c.isspace() or not c.isprintable() for c in url):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import resource
 import signal
 import ssl
 import sys
@@ -28,7 +29,8 @@ from .signature import SIGNATURE_HEADER, signature
 
 Job = Mapping[str, Any]
 _CODE = re.compile(r"error=(\d{3})\b")
-_WRONG_HOST = 62  # X509_V_ERR_HOSTNAME_MISMATCH, whose message names the host
+_WRONG_HOST = {62, 64}  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH, whose messages name the host
+_MOST_MEMORY_BYTES = 1 << 30  # a plugin reads an answer whole, and whoever answers may never come to an end
 
 
 def main() -> int:
@@ -36,6 +38,7 @@ def main() -> int:
     # Its default action ends the process at once, whatever hangs in it; an exception would have to be let through.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, float(job["deadline_s"]))
+    _bound_memory()
     out, sys.stdout = sys.stdout, sys.stderr  # what a plugin prints is no answer
     try:
         ok, sentence = _by_apprise(job) if job["how"] == APPRISE else _by_webhook(job)
@@ -43,6 +46,12 @@ def main() -> int:
         ok, sentence = False, str(trouble)
     out.write(json.dumps({"ok": ok, "sentence": sentence}))
     return 0
+
+
+def _bound_memory() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = _MOST_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MOST_MEMORY_BYTES)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _by_webhook(job: Job) -> tuple[bool, str]:
@@ -84,10 +93,14 @@ def _trusted() -> ssl.SSLContext:
 
 def _why(error: BaseException) -> str:
     """What went wrong, without the address that error messages like to quote."""
+    import httpx
+
     cause: BaseException | None = error
     while cause is not None:
+        if isinstance(cause, httpx.InvalidURL):
+            return "its address is none that can be asked"
         if isinstance(cause, ssl.SSLCertVerificationError):
-            said = "it is another host's" if cause.verify_code == _WRONG_HOST else cause.verify_message
+            said = "it is another host's" if cause.verify_code in _WRONG_HOST else cause.verify_message
             return f"its certificate is not accepted: {said}"
         if isinstance(cause, OSError) and cause.strerror:
             return f"it cannot be reached: {cause.strerror}"

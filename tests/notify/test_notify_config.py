@@ -59,6 +59,8 @@ def test_what_is_left_out():
         ("notify: [{name: ops, webhook: 'ftp://example.org/'}]", r"this is no URL: expected https://host/path"),
         ("notify: [{name: ops, webhook: 'https://example.org:99999/'}]", r"this is no URL"),
         ("notify: [{name: ops, webhook: 'https://exa mple.org/'}]", r"this is no URL"),
+        ("notify: [{name: ops, webhook: 'https://example..org/'}]", r"this is no URL"),
+        (f"notify: [{{name: ops, webhook: 'https://{'a' * 64}.org/'}}]", r"this is no URL"),
         ("notify: [{name: ops}]", r"ops needs one of `apprise_file`, `webhook` and `webhook_file`, and has none"),
         ("notify: [{name: ops, apprise_file: /a, webhook_file: /b}]", "and has 2 of them"),
         ("notify: [{name: ops, apprise_file: /a, secret_file: /b}]", "apprise sends unsigned"),
