@@ -91,7 +91,7 @@ class Desk:
 
         Raises what refuses it: this person may not, it is live already, preflight, or no window is long enough.
         """
-        _require_secrets_of_ours(person, topology)
+        _require_files_of_ours(person, topology)
         release = self.catalogue.keep(topology)
         if refusal := live_already(self.journal.state, release, force=options.force):
             raise RefusedError(refusal.sentence)
@@ -110,7 +110,7 @@ class Desk:
         require(person, "view", "see a plan")
         topology = _topology(text, source)
         profile = profile_for(person, options.gates or topology.gates, source)
-        _require_secrets_of_ours(person, topology)
+        _require_files_of_ours(person, topology)
         release = self.catalogue.keep(topology)
         if refusal := live_already(self.journal.state, release, force=options.force):
             raise RefusedError(refusal.sentence)
@@ -316,7 +316,10 @@ def _topology(text: str, source: str) -> Topology:
     return topologies.parse(text, source=source)
 
 
-def _require_secrets_of_ours(person: Person, topology: Topology) -> None:
+def _require_files_of_ours(person: Person, topology: Topology) -> None:
+    """Before anything is frozen: a release is kept also of what is refused, and shows everybody the script in it."""
+    if topology.script is not None:
+        require(person, "admin", f"name a script, which is read with the daemon's rights ({topology.script})")
     if topology.env_file is not None and not is_kept_for_secrets(topology.env_file):
         require(person, "admin", f"name an env_file outside of {SECRETS} ({topology.env_file})")
 

@@ -11,8 +11,8 @@ from fake_world import FakeWorld
 from controller.api.desk import Desk, Person
 from controller.catalogue import Catalogue
 from controller.core.policy import Policy
-from controller.core.records import Freeze
-from controller.errors import RefusedError
+from controller.core.records import Freeze, Options
+from controller.errors import NotAllowedError, RefusedError
 from controller.store.journal import Journal
 
 ALICE, BOB = Person("alice", 1001, "admin"), Person("bob", 1002, "propose")
@@ -39,3 +39,17 @@ def test_a_freeze_says_whose_it_takes_the_place_of_and_unfreeze_whose_it_ends(de
         "alice freezes: a demonstration, instead of bob (exam week)",
         "bob ends the freeze of alice (a demonstration)",
     ]
+
+
+@pytest.mark.parametrize("role", ["view", "propose", "approve"])
+def test_a_script_is_not_read_for_who_may_not_have_it_run(desk, tmp_path, role):
+    """A frozen script can be read by everybody who may look; so it must not be a file that only the daemon may read."""
+    secret = tmp_path / "api-keys"
+    secret.write_text("#!/bin/bash\n# a key\n")
+    secret.chmod(0o700)
+    text = f"name: x\nserves: [m]\nengine: script\nscript: {secret}\ninstances: {{a: {{gpus: 1}}}}\n"
+    person = Person("carol", 1003, role)
+    for ask in (desk.plan, lambda *words: desk.propose(*words, None)):
+        with pytest.raises(NotAllowedError, match=r"needs (admin|propose)"):
+            ask(person, text, "x.yaml", Options())
+    assert desk.catalogue.ids() == ()
