@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 INTERRUPTED = 130  # as a shell reports SIGINT
+_TAKES_NOTHING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # of what was written to
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        if isinstance(error, OSError) and error.errno in _TAKES_NOTHING and error.filename is None:
             return _stdout_is_full(error)
         told = _for_people(error)
         if told is None:

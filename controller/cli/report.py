@@ -156,7 +156,9 @@ def _tell(session: Session, document: Mapping[str, Any], wanted: Format, out: Pa
     if out is None:
         sys.stdout.write(text)
         return
-    out.write_text(text, encoding="utf-8")
+    from .outfile import put
+
+    put(out, text)
     if not session.as_json:
         sys.stdout.write(f"{out}\n")
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from ..errors import CutoverError
+
 _SIGNATURE = re.compile(r"\A# Written by `cutover install` \(([0-9a-f]{16})\)[^\n]*\n")
 
 
@@ -54,6 +56,8 @@ def look(path: Path, prefix: Path) -> Found:
         return Found.OLDER if ours else Found.CHANGED
     if not path.exists():
         return Found.NEW
+    if not path.is_file():  # a folder, or a pipe that would be waited for
+        return Found.CHANGED
     text = path.read_text(errors="replace")
     mark = _SIGNATURE.match(text)
     unchanged = mark is not None and signed(text[mark.end() :]).startswith(mark[0].partition(")")[0])
@@ -61,16 +65,26 @@ def look(path: Path, prefix: Path) -> Found:
 
 
 def write(piece: Piece) -> None:
-    """Whole or not at all; a link that is there is replaced, never followed."""
-    piece.path.parent.mkdir(parents=True, exist_ok=True)
+    """Whole or not at all; a link that is there is replaced, never followed. Raises `CutoverError`."""
     new = piece.path.with_name(f".{piece.path.name}.new")
-    new.write_text(piece.text)
-    new.chmod(0o644)
-    new.replace(piece.path)
+    try:
+        piece.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            new.write_text(piece.text)
+            new.chmod(0o644)
+            new.replace(piece.path)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        raise CutoverError(
+            f"{piece.path} cannot be written: {error.strerror}; no file is half there, install again afterwards"
+        ) from error
 
 
 def _diff(path: Path, text: str) -> str:
     if path.is_symlink():
         return f"{path} is a link to {os.readlink(path)}\n"  # noqa: PTH115 - a string: /dev/null is what matters
+    if not path.is_file():
+        return f"{path} is no file: move it away\n"
     before = path.read_text(errors="replace").splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, text.splitlines(keepends=True), str(path), "cutover install"))

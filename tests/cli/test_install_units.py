@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from small_disk_kit import fill, small_disk
 
 from controller.units import manager
 
@@ -130,6 +131,31 @@ def test_a_unit_that_is_masked_is_somebodys_decision(install, image):
     done = install()
     assert done.code == 5
     assert "cutover-nightly.timer is a link to /dev/null" in done.err
+
+
+def test_what_is_no_file_is_left_alone_and_named(install, image):
+    folder, pipe = image / UNITS / "cutover.service", image / UNITS / "cutover.slice"
+    folder.mkdir(parents=True)
+    os.mkfifo(pipe)
+    for words in ((), ("--force",)):
+        done = install(*words)
+        assert "Traceback" not in done.err
+        assert folder.is_dir()
+        assert done.code == (1 if words else 5)
+        said = "cannot be written: Is a directory" if words else "is no file: move it away"
+        assert f"{folder} {said}" in done.err
+
+
+def test_a_full_disk_gets_no_half_unit(install, image, tmp_path):
+    with small_disk(tmp_path, 1) as disk:
+        (image / "etc").symlink_to(disk)
+        fill(disk)
+        done = install()
+        assert done.code == 1
+        assert "cutover.service cannot be written: No space left on device; no file is half there" in done.err
+        assert [path for path in disk.rglob("*") if path.is_file() and path.name != "hog"] == []
+        (disk / "hog").unlink()
+        assert install().code == 0
 
 
 def test_a_link_into_this_environment_is_replaced(install, image):

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from small_disk_kit import fill, small_disk
 
 from controller.cli import main
 from controller.report.document import to_document
@@ -167,3 +168,26 @@ def test_a_daemon_of_another_version(cutover, daemon):
     assert code == 5
     assert "the daemon is of another version" in err
     assert json.loads(cutover("--json")[1]) == {"schema": "cutover-report/9"}
+
+
+def test_a_full_disk_leaves_the_file_that_was_there(cutover, daemon, tmp_path):
+    with small_disk(tmp_path, 1) as disk:
+        page = disk / "night.html"
+        page.write_text("the last one")
+        fill(disk)
+        code, out, err = cutover("--out", page)
+        assert (code, out) == (1, "")
+        assert err == f"cutover: {page} cannot be written: No space left on device\n"
+        assert page.read_text() == "the last one"
+        assert {path.name for path in disk.iterdir()} == {"night.html", "hog"}
+
+
+def test_what_is_no_file_is_written_to_and_a_link_stays_one(cutover, daemon, tmp_path):
+    (tmp_path / "link.md").symlink_to("page.md")
+    assert cutover("--out", tmp_path / "link.md")[0] == 0
+    assert (tmp_path / "link.md").is_symlink()
+    assert (tmp_path / "page.md").read_text().startswith("# Night of")
+    assert cutover("--format", "markdown", "--out", "/dev/null")[0] == 0
+    assert Path("/dev/null").is_char_device()
+    code, _, err = cutover("--format", "html", "--out", tmp_path)
+    assert (code, err) == (1, f"cutover: {tmp_path} cannot be written: Is a directory\n")
