@@ -13,7 +13,7 @@ from fastapi import FastAPI, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from launch.release import diff
@@ -61,6 +61,14 @@ class Windows:
     door: Door  # of the TCP listener
 
 
+def _one_line(text: str) -> str:
+    """What people write is shown between lines of ours, in a terminal too: it must not look like one of them."""
+    return " ".join(text.split())
+
+
+OneLine = Annotated[str, AfterValidator(_one_line)]
+
+
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -74,7 +82,7 @@ class TopologyBody(_Body):
     strategy: Literal["auto", "any", "blue-green", "rolling", "swap"] = "auto"
     require_approval: bool = False
     gates: str | None = Field(default=None, max_length=4096)
-    overruled: dict[str, Annotated[str, Field(max_length=500)]] = Field(default={}, max_length=50)
+    overruled: dict[str, Annotated[OneLine, Field(max_length=500)]] = Field(default={}, max_length=50)
 
     def options(self) -> Options:
         """What the plan depends on."""
@@ -91,7 +99,7 @@ class ProposeBody(TopologyBody):
     bake_s: float | None = Field(default=None, ge=0, le=7 * 86_400)
     plan_digest: str | None = Field(default=None, max_length=64)
     wait_for_free_s: float | None = Field(default=None, ge=0, le=7 * 86_400)
-    note: str = Field(default="", max_length=2000)
+    note: OneLine = Field(default="", max_length=2000)
     window: str = Field(default="", max_length=32)
     priority: int = Field(default=0, ge=-1000, le=1000)
     expires_at: float | None = Field(default=None, ge=0, le=1e11, allow_inf_nan=False)  # seconds since the epoch
@@ -122,7 +130,14 @@ class PriorityBody(_Body):
 class WhyBody(_Body):
     """Of a cordon: what everybody is told who wonders."""
 
-    why: str = Field(min_length=1, max_length=500)
+    why: OneLine = Field(max_length=500)
+
+    @field_validator("why")
+    @classmethod
+    def _said(cls, why: str) -> str:
+        if not why:
+            raise ValueError("a reason is needed: everybody who wonders is told it")
+        return why
 
 
 class FreezeBody(WhyBody):
@@ -187,7 +202,8 @@ def _errors(app: FastAPI) -> None:
     def _body(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        return JSONResponse({"error": f"{place}: {first['msg']}", "exit_code": int(ExitCode.USAGE)}, 422)
+        said = first["msg"].removeprefix("Value error, ")
+        return JSONResponse({"error": f"{place}: {said}", "exit_code": int(ExitCode.USAGE)}, 422)
 
     @app.exception_handler(StarletteHTTPException)
     def _route(request: Request, error: StarletteHTTPException) -> JSONResponse:

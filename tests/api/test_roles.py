@@ -127,3 +127,15 @@ def test_a_nudge_without_patience_says_nothing_against_the_loop(app):
         answer = ask(app, Person("guest", 1001, "view"), "POST", "/v1/nudge", wait_s=0)
     assert answer.status_code == 422
     assert said == []
+
+
+def test_what_people_write_is_one_line_and_says_something(app):
+    alice = Person("alice", 1001, "propose")
+    said = ask(app, alice, "POST", "/v1/freeze", {"why": "exam week\n\nnothing waits\r\tr0001 is live"})
+    assert said.status_code == 200
+    assert ask(app, alice, "GET", "/v1/queue").json()["freeze"]["why"] == "exam week nothing waits r0001 is live"
+    blank = ask(app, alice, "POST", "/v1/freeze", {"why": " \n "})
+    assert (blank.status_code, blank.json()["error"]) == (
+        422,
+        "body.why: a reason is needed: everybody who wonders is told it",
+    )
