@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from datetime import time
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ..core.window import DAYS, Schedule
 from ..durations import duration_s
@@ -83,8 +84,11 @@ class Watch(Strict):
 
 
 def _sexagesimal(value: object) -> str:
-    """YAML 1.1 reads an unquoted 02:30 as 150 and 12:30 as 750 (minutes): what people mean by it is a time."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 24 * 60:
+    """YAML 1.1 reads an unquoted 2:30 as 150 and 12:30 as 750 (minutes): what people mean by it is a time.
+
+    Less than an hour is never such a time, as YAML has none that begins with 0: who writes 2 does not mean 00:02.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and 60 <= value < 24 * 60:
         return f"{value // 60:02d}:{value % 60:02d}"
     return str(value)
 
@@ -99,6 +103,18 @@ def _window(value: object) -> float:
     return seconds
 
 
+_NO_PLACES = re.compile(r"localtime|posixrules|Factory|(right|posix)/.*")
+"""What a tz database has besides names of places: the box's own zone, and clocks that count leap seconds."""
+
+
+def _is_of_the_tz_database(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return _NO_PLACES.fullmatch(name) is None
+
+
 class ScheduleConfig(Strict):
     """When automation may act: from a local time of day, for so long."""
 
@@ -106,6 +122,16 @@ class ScheduleConfig(Strict):
     duration: Annotated[float, BeforeValidator(_window)]
     timezone: str  # of the people it serves, not of the box: whoever reads 02:00 must not have to guess
     days: list[str] = Field(default=list(DAYS))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mapping(cls, value: Any) -> Any:
+        if isinstance(value, cls | Mapping):
+            return value
+        raise ValueError(
+            'expected a mapping, for example {start: "02:00", duration: 4h, timezone: Asia/Taipei}: a window has a '
+            "length, and a line of cron has none"
+        )
 
     @field_validator("start", mode="before")
     @classmethod
@@ -118,12 +144,10 @@ class ScheduleConfig(Strict):
     @field_validator("timezone")
     @classmethod
     def _timezone(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            near = difflib.get_close_matches(name, available_timezones(), 1)
+        if not _is_of_the_tz_database(name):
+            near = difflib.get_close_matches(name, (n for n in available_timezones() if not _NO_PLACES.fullmatch(n)), 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"expected a name of the tz database, for example Asia/Taipei{hint}") from None
+            raise ValueError(f"expected a name of the tz database, for example Asia/Taipei{hint}")
         return name
 
     @field_validator("days", mode="before")
