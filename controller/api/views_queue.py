@@ -7,8 +7,8 @@ from typing import Any
 
 from ..config import Config
 from ..core.night_records import Night, NightState
-from ..core.nights import expires_s, why_not_yet
 from ..core.policy import Policy
+from ..core.queue import expires_s, why_not_yet
 from ..core.records import Kind, Now, Rollout, State
 from ..core.rules import waits_for_cards
 from ..core.seen import Seen

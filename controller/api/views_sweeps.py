@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ..core.night_records import Sweep
-from ..core.nights import why_not_yet
 from ..core.policy import Policy
+from ..core.queue import why_not_yet
 from ..core.ranking import Ranked, Ranking, Standing, rank
 from ..core.records import Phase, State
 from ..core.seen import Seen

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from .desired import SWITCHED, candidate_seat
-from .nights import waits_for_a_person
 from .policy import Policy
 from .progress import deadline_s
 from .records import ACTIVE, TERMINAL, AttemptState, Kind, Phase, Rollout, Seat, State
 from .route import SlotState
+from .rules_nights import waits_for_a_person
 from .seats import missing_instances
 from .seen import Seen
 

@@ -9,13 +9,13 @@ from . import actions as act
 from .actions import Decision
 from .bake import bake_s, baseline, failures_of, problems, with_probe
 from .cards import Refusal, holders, no_places
-from .nights import has_become_loud, refused
 from .plan import make_plan
 from .policy import Policy
 from .records import AttemptState, GateResult, Kind, Phase, Rollout, State
 from .restarts import paused
 from .returning import rolling_back
 from .room import Strategy
+from .rules_nights import has_become_loud, refused
 from .seats import all_ready, ask_to_leave, heard_since, is_fresh, missing_instances, move, new_attempts
 from .seen import Seen
 from .sleep import sleeps_whole

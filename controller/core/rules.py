@@ -11,21 +11,10 @@ from . import actions as act
 from .actions import Decision
 from .cards import Refusal
 from .desired import SWITCHED, desired_route
-from .nights import (
-    acceptance,
-    expire,
-    first_of_each,
-    keep_to_the_time,
-    measure_live,
-    note_nights,
-    once_more,
-    thaw,
-    why_not_yet,
-    yield_cards,
-)
 from .plan import live_already, make_plan
 from .policy import Policy
 from .progress import PHASES, deadline_s
+from .queue import acceptance, expire, first_of_each, why_not_yet
 from .records import AttemptState, Kind, Phase, Rollout, State
 from .restarts import paused
 from .route import differs
@@ -39,6 +28,7 @@ from .rules_attempts import (
     stop_retired,
 )
 from .rules_live import comes_back, give_up_start, retire_silent, revive_live
+from .rules_nights import keep_to_the_time, measure_live, note_nights, once_more, thaw, yield_cards
 from .rules_sleep import watch_sleep
 from .seats import move
 from .seen import RETRY_S, Seen

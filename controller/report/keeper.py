@@ -15,7 +15,7 @@ import structlog
 
 from ..config import Config
 from ..core.night_records import Night, NightState
-from ..core.nights import why_not_yet
+from ..core.queue import why_not_yet
 from ..core.records import Now, State
 from ..core.retention import DAY_S
 from ..core.route import Counted

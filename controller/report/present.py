@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.nights import why_not_yet
+from ..core.queue import why_not_yet
 from ..core.records import Kind, Phase, Rollout, Seat, State
 from .material import Material
 from .records import CardPart, Opens, Present, QueuedPart

@@ -13,8 +13,8 @@ from fake_world import Box, FakeWorld, make_release
 from controller.core import actions as act
 from controller.core.desired import probe_wishes
 from controller.core.night_records import NightState
-from controller.core.nights import why_not_yet
 from controller.core.policy import Policy
+from controller.core.queue import why_not_yet
 from controller.core.records import AttemptState, Closed, Freeze, Kind, Phase
 from controller.core.seen import GateSeen, Users
 from controller.core.window import Schedule

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fake_world import make_release
 
-from controller.core.nights import first_of_each
+from controller.core.queue import first_of_each
 from controller.core.records import Attempt, Instance, Kind, Options, Phase, Release, Rollout, State
 
 OF_A_SWEEP = Options(window="nightly", trial=True, sweep="s0001")

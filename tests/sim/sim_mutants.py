@@ -254,13 +254,13 @@ MUTANTS = (
     # nights
     _one(
         "what waits for a window does not wait",
-        CORE + "nights.py",
+        CORE + "queue.py",
         "    if options.window and night is None:\n",
         "    if options.window and night is None and not state.nights:\n",
     ),
     _one(
         "nothing that has begun keeps to its time",
-        CORE + "nights.py",
+        CORE + "rules_nights.py",
         "    if rollout.until_s is None or",
         "    if rollout.until_s is None or rollout.phase in BEFORE_SWITCH or",
     ),
@@ -272,13 +272,13 @@ MUTANTS = (
     ),
     _one(
         "a night that is over is opened again",
-        CORE + "nights.py",
-        "if opening.is_open(seen.now.wall_s) and _can_open(opening, state):",
-        "if opening.is_open(seen.now.wall_s) and (_can_open(opening, state) or state.nights[opening.id].ended_wall_s):",
+        CORE + "rules_nights.py",
+        "if opening.is_open(seen.now.wall_s) and can_open(opening, state):",
+        "if opening.is_open(seen.now.wall_s) and (can_open(opening, state) or state.nights[opening.id].ended_wall_s):",
     ),
     _one(
         "what has expired begins",
-        CORE + "nights.py",
+        CORE + "queue.py",
         "        if seen.now.wall_s >= until_s and",
         "        if seen.now.wall_s >= until_s + 3600.0 and",
     ),
