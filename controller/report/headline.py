@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from .records import NightPart, NotBegun, Present, RolloutPart, UsersPart
 from .words import clock, counted, dark_s, span
 
+_MOST_NAMED = 8
+
 
 def headline(
     night: NightPart, parts: Sequence[RolloutPart], not_begun: Sequence[NotBegun], users: UsersPart | None, now: Present
@@ -15,14 +17,14 @@ def headline(
     """Sentences, the most important first."""
     if night.state == "missed":
         waited = [one for one in not_begun if one.outcome == "waits"]
-        names = ", ".join(f"{one.id} ({one.release})" for one in waited)
+        names = _few([f"{one.id} ({one.release})" for one in waited])
         had = f"{counted(len(waited), 'proposal')} had waited for it: {names}" if waited else "nobody had waited for it"
         return f"The window was missed: {night.why}.", f"{had[0].upper()}{had[1:]}."
     said = [_still_open(night, now)] if night.state == "open" else []
     said += [_live(night, parts), *_gone_back(parts), _tried(parts, not_begun)]
     dark = [part for part in parts if part.dark is not None or part.dark_back is not None]
     if dark:
-        listed = ", ".join(f"{part.id} {span(dark_s(part))}" for part in dark)
+        listed = _few([f"{part.id} {span(dark_s(part))}" for part in sorted(dark, key=dark_s, reverse=True)])
         said.append(f"Nothing served for {span(sum(map(dark_s, dark)))} ({listed}).")
     if users is not None and users.lost:
         said.append(f"{users.lost:,} of {counted(users.requests, 'request')} got no whole answer.")
@@ -38,6 +40,12 @@ def headline(
     return tuple(said)
 
 
+def _few(names: Sequence[str]) -> str:
+    """A headline stays one: of hundreds the first are named, and how many there are besides."""
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return ", ".join([*names[:_MOST_NAMED], *more])
+
+
 def _still_open(night: NightPart, now: Present) -> str:
     until = f"The window is open until {night.closes:%H:%M} ({night.timezone})"
     return f"{until}: {now.active}." if now.active else f"{until}; nothing is being tried just now."
@@ -50,7 +58,7 @@ def _live(night: NightPart, parts: Sequence[RolloutPart]) -> str:
     switched = [part for part in parts if part.switched is not None]
     if after == before:
         gone = [part for part in switched if part.phase == "rolled_back"]
-        back = f" again, after {', '.join(part.id for part in gone)}" if gone else ""
+        back = f" again, after {_few([part.id for part in gone])}" if gone else ""
         return f"{after} is live{back}, as before." if gone else f"{after} is live as before: users were not switched."
     to_it = next((part for part in reversed(switched) if part.release == after), None)
     if to_it is None:

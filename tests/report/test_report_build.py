@@ -16,7 +16,8 @@ from controller.core.route import Counted
 from controller.core.seen import Users
 from controller.report.build import build
 from controller.report.figures import figures, ratios
-from controller.report.records import Report, RolloutPart
+from controller.report.headline import headline
+from controller.report.records import Dark, Report, RolloutPart
 from controller.report.words import dark_in_words
 from controller.store.journal import Entry
 
@@ -295,6 +296,19 @@ def test_a_sweep_so_far(box):
     assert told.arms[0].compared[0].ratio == alone.ratio == 1.25
     assert told.arms[0].compared[0].low < alone.low  # for all arms together
     assert told.why.startswith("so far, with 1 of 3 arms to come: ")
+
+
+def test_the_first_lines_of_a_night_of_hundreds_stay_a_few(lived):
+    told = lived.report()
+    one, waiting = told.rollouts[0], replace(told.not_begun[0], outcome="waits")
+    parts = [replace(one, id=f"r{seconds}", dark=Dark(seconds, {}, None, None)) for seconds in range(300)]
+    (said,) = [line for line in headline(told.night, parts, (), None, told.present) if line.startswith("Nothing serv")]
+    assert "(r299 5 min, r298 5 min, " in said
+    assert said.endswith("r292 5 min, 292 more).")
+    waits = [replace(waiting, id=f"q{number}") for number in range(300)]
+    missed = headline(replace(told.night, state="missed"), (), waits, None, told.present)
+    assert missed[1].startswith("300 proposals had waited for it: q0 (")
+    assert missed[1].endswith(", 292 more.")
 
 
 @pytest.mark.parametrize(
