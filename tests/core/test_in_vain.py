@@ -13,6 +13,12 @@ from controller.core.route import SlotState
 from controller.core.seen import Life
 
 
+@pytest.fixture(autouse=True)
+def brisk(box):
+    """Deadlines that are over soon."""
+    box.loop.policy = replace(box.loop.policy, start_s=30.0, drain_s=60.0, prefill_s=10.0)
+
+
 @pytest.fixture
 def stubborn(box, release):
     """One is live, two is being started, and from now on the front door takes no route."""
@@ -68,7 +74,7 @@ def test_a_switch_that_it_does_not_take_is_taken_back(box, release):
     assert box.state.rollouts[rollout].switched_at_s is None
     assert box.state.live.release == "one@00000000"
     assert users_are_with(box) == {"one@00000000"}
-    box.settle_for(300.0)
+    box.settle_for(60.0)
     assert users_are_with(box) == {"one@00000000"}
 
 
@@ -107,13 +113,12 @@ def test_a_route_that_was_taken_although_it_said_no_holds_up_nothing(stubborn, r
 
 
 def test_a_stream_is_not_cut_where_the_front_door_goes_on_sending_users(box, release):
-    box.loop.policy = replace(box.loop.policy, drain_s=60.0)
     rollout = switched(box, release)
     refuses(box)
     slot = next(s.number for s in box.world.route.public if s.release == "two@00000000")
     box.world.in_flight[slot] = 3
     box.ask(act.AskAbort(rollout, "ada"))
-    box.settle_for(200.0)
+    box.settle_for(100.0)
     assert not any(isinstance(action, act.CutSlot) for action in box.world.done)
     del box.world.refuses["SetRoute"]
     box.world.in_flight.clear()
