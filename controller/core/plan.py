@@ -221,6 +221,10 @@ def hold_warning(strategy: str, blackout_s: float | None, hold_s: float) -> str 
 
 def _capacity(state: State, room: Room) -> str:
     live = [a for a in state.seat_attempts(state.live) if a.role != "router"]
+    if not any(a.id in room.gives_way for a in live):
+        serve = "serves" if len(room.first) == 1 else "serve"
+        alone = f"{', '.join(room.first)} {serve} alone until the rest is up"
+        return f"live is whole while the candidate is tried, then {alone}: it is never dark"
     staying = sum(a.id not in room.gives_way for a in live)
     return f"{staying} of {len(live)} instances serve while the candidate is tried: it is never dark"
 

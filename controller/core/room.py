@@ -67,25 +67,44 @@ def _blue_green(state: State, release: Release, inventory: tuple[Gpu, ...]) -> R
 
 
 def _rolling(state: State, release: Release, inventory: tuple[Gpu, ...]) -> Room | Refusal:
-    """As few instances of live as can make room for one of the release's; one that serves always stays."""
+    """As few instances of live as can make room for one of the release's: none where that fits beside it.
+
+    One that serves always stays.
+    """
     live = state.seat_attempts(state.live)
-    if sum(a.state is AttemptState.READY for a in live) < 2:
-        return Refusal("live has no second instance that could keep serving", "swap")
+    serving = sum(a.state is AttemptState.READY for a in live)
+    if not serving:
+        return Refusal("live has no instance that could keep serving", "swap")
     if any(a.slot is None for a in live) or not all(i.fronted for i in release.instances):
         return Refusal("a router stands before its instances, and it belongs to one release as a whole", "swap")
     if len(release.instances) < 2:
         return Refusal(f"{release.id} has one instance, which cannot come up in parts", "swap")
-    for leaving in _subsets(live):
+    everything = {a.id for a in (*live, *_others(state))}
+    whole = place(release.instances, without_holder(state, inventory, everything), inventory)
+    if isinstance(whole, Refusal):
+        return whole  # whoever leaves first: thousands of ways need not be tried
+    for leaving in _subsets(state, release, inventory, live):
         if room := _rolled(state, release, inventory, live, leaving):
             return room
+    if serving < 2:
+        return Refusal("live has no second instance that could keep serving", "swap")
     return Refusal("no instance fits on the cards that live could spare while it serves", "swap")
 
 
-def _subsets(live: tuple[Attempt, ...]) -> Iterator[tuple[Attempt, ...]]:
-    """Small ones first; what does not serve leaves before what does."""
+def _subsets(
+    state: State, release: Release, inventory: tuple[Gpu, ...], live: tuple[Attempt, ...]
+) -> Iterator[tuple[Attempt, ...]]:
+    """Who could leave first, small ones first; what does not serve leaves before what does.
+
+    Of sixteen instances there are 65,000 subsets: those that free too few cards for any instance are left out unlooked.
+    """
     ordered = sorted(live, key=lambda a: a.state is AttemptState.READY)
-    for count in range(1, len(live)):
+    needed = min(i.gpu_count if i.gpus is None else len(i.gpus) for i in release.instances)
+    needed -= len(without_holder(state, inventory, {a.id for a in _others(state)}))
+    for count in range(len(live)):
         for leaving in combinations(ordered, count):
+            if sum(len(a.gpus) for a in leaving) < needed:
+                continue
             if any(a.state is AttemptState.READY and a not in leaving for a in live):
                 yield leaving
 

@@ -6,7 +6,7 @@ import pytest
 
 from controller.core import actions as act
 from controller.core.policy import Policy
-from controller.core.records import AttemptState, Kind, Phase
+from controller.core.records import AttemptState, Closed, Kind, Phase
 from controller.core.route import Mode, SlotState
 from controller.core.seen import Life
 
@@ -239,6 +239,57 @@ def test_rolling_is_never_dark(halves, release):
     assert halves.state.rollouts[rollout].times["completing"] > 0
     assert len([s for s in halves.world.route.public if s.state is SlotState.READY]) == 2
     assert halves.running() == {"two@00000000"}
+
+
+def test_what_fits_beside_live_in_part_is_rolled_in_and_nobody_makes_room_first(box, release):
+    """TP2 on half of the cards to TP2×2: its first instance needs no card of live, so nothing has to be dark."""
+    box.finish(box.propose(release("one", gpus=2)))
+    rollout = box.propose(release("two", gpus=2, instances=2))
+    box.run(lambda: box.phase(rollout) is Phase.GATING)
+    assert serving(box) == {"one@00000000"}
+    assert box.state.attempts["one-a-1"].state is AttemptState.READY
+    shown = watched(box, ended(box, rollout))
+    assert box.phase(rollout) is Phase.PROMOTED
+    assert all(mode is Mode.OPEN and releases for mode, releases in shown)
+    plan = box.state.rollouts[rollout].plan
+    assert (plan["strategy"], plan["first"], plan["gives_way"], plan["later"]) == (
+        "rolling",
+        ("a",),
+        (),
+        ("one-a-1",),
+    )
+    assert "live is whole while the candidate is tried, then a serves alone until the rest is up" in plan["notes"][0]
+    shown = watched(box, ended(box, box.rollback()))
+    box.settle()
+    assert all(mode is Mode.OPEN and releases for mode, releases in shown)
+    assert serving(box) == {"one@00000000"}
+
+
+@pytest.mark.parametrize("spoil", ["gate", "second", "abort"])
+def test_a_candidate_that_fails_beside_live_leaves_it_untouched(box, release, spoil):
+    box.finish(box.propose(release("one", gpus=2)))
+    if spoil == "gate":
+        box.world.verdicts["toolcalls"] = ["fail"]
+    if spoil == "second":
+        box.world.cannot_start["b"] = "no such model"
+    rollout = box.propose(release("two", gpus=2, instances=2))
+    if spoil == "abort":
+        box.run(lambda: box.phase(rollout) is Phase.COMPLETING)
+        box.ask(act.AskAbort(rollout, "tester"))
+    shown = watched(box, ended(box, rollout))
+    box.settle()
+    assert all(mode is Mode.OPEN and releases for mode, releases in shown)
+    assert box.phase(rollout) is (Phase.REJECTED if spoil == "gate" else Phase.ROLLED_BACK)
+    assert serving(box) == {"one@00000000"}
+    assert box.running() == {"one@00000000"}
+
+
+def test_what_all_cards_together_do_not_hold_is_refused_before_anybody_is_tried(halves, release):
+    """Found by hand: 16 instances and one cordoned card kept the daemon busy for 4 s, 20 for a minute."""
+    halves.ask(act.CloseCard("gpu-3", Closed("boss", "the fan is broken", 0.0)))
+    rollout = halves.propose(release("two", gpus=2, instances=2), strategy="rolling")
+    assert halves.finish(rollout) is Phase.REFUSED
+    assert "4 GPUs are needed and 3 of 4 can be had" in halves.state.rollouts[rollout].why
 
 
 def test_rolling_keeps_half_of_live_until_the_gates_have_passed(halves, release):
