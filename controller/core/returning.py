@@ -12,7 +12,7 @@ from .records import Attempt, AttemptState, Kind, Release, Rollout, Seat, State
 from .room import CHEAPEST_FIRST, Room, Strategy, find_room
 from .seats import all_ready, ask_to_leave, is_fresh, is_recallable, missing_instances, move, new_attempts
 from .seen import Seen
-from .sleep import sleeps_whole, wake, who_leaves
+from .sleep import sleeps_whole, unreadable, wake, who_leaves
 from .table import Event
 
 
@@ -125,7 +125,18 @@ def _wake_target(rollout: Rollout, target: Seat, state: State, seen: Seen, polic
     if any(a.state is AttemptState.READY for a in left):
         return _return_to(rollout, state, target, seen, policy, "what is awake of it")
     names, _ = who_leaves(state, target)
+    staying = [state.attempts[name] for name in names if state.attempts[name].is_staying]
+    if unseen := next((gpu for a in staying if (gpu := unreadable(a, seen))), ""):
+        return _stay_while_blind(rollout, target, unseen, seen, policy)
     return ask_to_leave(rollout, state, names, seen, policy)
+
+
+def _stay_while_blind(rollout: Rollout, target: Seat, unseen: str, seen: Seen, policy: Policy) -> Decision | None:
+    """Whoever made room now would do so in vain: nobody could tell that its cards are free. It serves on meanwhile."""
+    if seen.now.boot_s - rollout.phase_since_s <= policy.sleep_deadline_s:
+        return None
+    why = f"{unseen} cannot be read, so that nobody could have it from who is on it, and {target.release} sleeps on"
+    return move(rollout, Event.HOPELESS, f"{why}; what serves stays")
 
 
 def _wake_elsewhere(rollout: Rollout, state: State, attempt: Attempt, seen: Seen) -> Decision:

@@ -7,7 +7,7 @@ from .actions import Decision
 from .cards import Places, Refusal, holders, no_places, place, without_holder
 from .desired import SWITCHED, candidate_seat
 from .policy import Policy
-from .records import Attempt, AttemptState, Phase, Release, Seat, State
+from .records import Attempt, AttemptState, Kind, Phase, Release, Seat, State
 from .restarts import deaths_in_a_row, give_up, given_up, pause_left_s, paused, stands_before_nobody
 from .rules_attempts import LEAVING
 from .seats import is_failed_bake, is_recallable, missing_instances, new_attempts
@@ -119,8 +119,18 @@ def _besides(state: State) -> tuple[Attempt, ...]:
 def _yields_to_live(state: State, cards: set[str]) -> Decision | None:
     for attempt in _besides(state):
         if attempt.is_staying and cards & set(attempt.gpus):
-            return Decision(act.Retire(attempt.id), f"live needs {', '.join(sorted(cards & set(attempt.gpus)))}")
+            why = f"live needs {', '.join(sorted(cards & set(attempt.gpus)))}"
+            return Decision(act.Retire(attempt.id, gives_way_to=_left_by(attempt, state)), why)
     return None
+
+
+def _left_by(attempt: Attempt, state: State) -> str | None:
+    """The rollback that led users away from it while it came back in part: what was good is wanted back, and sleeps."""
+    seat = Seat(attempt.release, attempt.rollout)
+    if seat != state.previous:
+        return None
+    back = [r for r in state.rollouts.values() if r.kind is Kind.ROLLBACK and r.before[0] == seat]
+    return back[-1].id if back and back[-1].phase is Phase.ROLLED_BACK else None
 
 
 def _bear(state: State, seen: Seen, policy: Policy, seat: Seat) -> Decision | None:

@@ -138,6 +138,31 @@ def test_live_is_woken_and_not_stopped_when_its_cards_cannot_be_read_in_the_dark
     assert sleepy.state.rollouts[rollout].times["dark_s"] < 2 * sleepy.loop.policy.sleep_deadline_s
 
 
+@pytest.mark.parametrize("blind_s", [20.0, 1000.0])
+def test_nobody_makes_room_for_a_way_back_while_the_cards_cannot_be_read(sleepy, release, blind_s):
+    """Live would be dark for as long as it may take to fall asleep, and in vain; it serves on meanwhile."""
+    assert sleepy.finish(swap(sleepy, release)) is Phase.PROMOTED
+    sleepy.world.untrusted = {1}
+    back, modes, sees_s = sleepy.rollback(), set(), sleepy.world.clock_s + blind_s
+
+    def is_over():
+        if sleepy.world.clock_s >= sees_s:
+            sleepy.world.untrusted = set()
+        elif sleepy.state.rollouts[back].ended_wall_s is None:
+            modes.add(sleepy.world.route.mode)
+        return sleepy.state.rollouts[back].ended_wall_s is not None
+
+    sleepy.run(is_over)
+    assert modes == {Mode.OPEN}
+    if blind_s < sleepy.loop.policy.sleep_deadline_s:
+        assert sleepy.phase(back) is Phase.ROLLED_BACK
+        assert serving(sleepy) == {"one@00000000"}
+    else:
+        assert sleepy.phase(back) is Phase.ROLLBACK_FAILED
+        assert "gpu-1 cannot be read" in sleepy.state.rollouts[back].why
+        assert states(sleepy) == {"one-a-1": AttemptState.ASLEEP, "two-a-2": AttemptState.READY}
+
+
 def test_live_sleeps_on_while_the_memory_of_a_candidate_that_failed_does_not_come_back(sleepy, release):
     """It has nowhere else to go: stopped, it would have to be started once the memory is back after all."""
     sleepy.world.verdicts["toolcalls"] = ["fail"]
@@ -233,6 +258,11 @@ def test_rolling_sleeps_instance_by_instance_and_is_never_dark_on_the_way_back(r
     assert serving(box) == {"one@00000000"}
     assert len(started(box)) == 4, "both were woken"
     box.settle()
+    assert sorted(states(box).values()) == ["asleep", "asleep", "ready", "ready"], "what was left sleeps as a whole"
+    assert box.finish(box.rollback()) is Phase.ROLLED_BACK
+    assert serving(box) == {"two@00000000"}
+    box.settle()
+    assert len(started(box)) == 4, "and nobody was started on the way forward again"
 
 
 # --- what can go wrong: always a start --------------------------------------------------------------------------------
