@@ -174,33 +174,48 @@ class Desk:
 
     def abort(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
         require(person, "propose", "abort")
-        self.rollout(rollout_id)
-        return self._end(person, rollout_id, key, f"{person.name} aborts {rollout_id}")
-
-    def _end(self, person: Person, rollout_id: str, key: str | None, sentence: str) -> Rollout:
-        self.ask(person, "abort", key, lambda _: (act.AskAbort(rollout_id, person.name), sentence))
-        return self.rollout(rollout_id)
+        asked = act.AskAbort(rollout_id, person.name), f"{person.name} aborts {rollout_id}"
+        return self._about(person, rollout_id, "abort", key, lambda _: asked)
 
     def approve(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
         require(person, "approve", "approve")
-        rollout = self.rollout(rollout_id)
-        if rollout.phase is not Phase.AWAITING_APPROVAL:
-            raise RefusedError(f"{rollout_id} is {rollout.phase.words}: it does not wait for an approval")
-        if self.approval_by_another and rollout.asked_by == person.name:
-            raise NotAllowedError(f"{person.name} proposed {rollout_id}; somebody else has to approve it")
-        sentence = f"{person.name} approves {rollout_id}"
-        self.ask(person, "approve", key, lambda _: (act.Approve(rollout_id, person.name), sentence))
-        return self.rollout(rollout_id)
+
+        def make(rollout: Rollout) -> tuple[act.Record, str]:
+            if rollout.phase is not Phase.AWAITING_APPROVAL:
+                raise RefusedError(f"{rollout_id} is {rollout.phase.words}: it does not wait for an approval")
+            if self.approval_by_another and rollout.asked_by == person.name:
+                raise NotAllowedError(f"{person.name} proposed {rollout_id}; somebody else has to approve it")
+            return act.Approve(rollout_id, person.name), f"{person.name} approves {rollout_id}"
+
+        return self._about(person, rollout_id, "approve", key, make)
 
     def withdraw(self, person: Person, rollout_id: str, key: str | None) -> Rollout:
         """Take back what has not begun; what has begun is aborted."""
         require(person, "propose", "withdraw a proposal")
-        rollout = self.rollout(rollout_id)
-        if rollout.ended_wall_s is not None:
-            raise RefusedError(f"{rollout_id} is over ({rollout.phase.words}): there is nothing to withdraw")
-        if rollout.phase is not Phase.QUEUED:
-            raise RefusedError(f"{rollout_id} is {rollout.phase.words}, it does not wait: `cutover abort` ends it")
-        return self._end(person, rollout_id, key, f"{person.name} withdraws {rollout_id}")
+
+        def make(rollout: Rollout) -> tuple[act.Record, str]:
+            if rollout.ended_wall_s is not None:
+                raise RefusedError(f"{rollout_id} is over ({rollout.phase.words}): there is nothing to withdraw")
+            if rollout.phase is not Phase.QUEUED:
+                raise RefusedError(f"{rollout_id} is {rollout.phase.words}, it does not wait: `cutover abort` ends it")
+            return act.AskAbort(rollout_id, person.name), f"{person.name} withdraws {rollout_id}"
+
+        return self._about(person, rollout_id, "withdraw", key, make)
+
+    def _about(
+        self,
+        person: Person,
+        rollout_id: str,
+        verb: str,
+        key: str | None,
+        make: Callable[[Rollout], tuple[act.Record, str]],
+    ) -> Rollout:
+        """File what is about a rollout. Asked once more with the same key it is answered as before, not judged anew."""
+        self.rollout(rollout_id)
+        about = self.ask(person, verb, key, lambda state: make(state.rollouts[rollout_id]))
+        if about != rollout_id:
+            raise RefusedError(f"this key was used before, for {about}: every request has one of its own")
+        return self.rollout(rollout_id)
 
     def reorder(self, person: Person, rollout_id: str, priority: int) -> Rollout:
         require(person, "propose", "reorder the queue")

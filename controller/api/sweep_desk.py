@@ -108,11 +108,15 @@ class SweepDesk:
     def withdraw(self, person: Person, sweep_id: str, key: str | None) -> Sweep:
         """Abort what is left of it, and let it be decided by that."""
         require(person, "propose", "withdraw a sweep")
-        sweep = self.sweep(sweep_id)
-        if sweep.decided_wall_s is not None:
-            raise RefusedError(f"{sweep_id} is decided already: {sweep.why}")
-        action = act.WithdrawSweep(sweep_id, person.name)
-        self.desk.ask(person, "withdraw", key, lambda _: (action, f"withdrawn by {person.name}"))
+        self.sweep(sweep_id)
+
+        def make(state: State) -> tuple[act.Record, str]:
+            sweep = state.sweeps[sweep_id]
+            if sweep.decided_wall_s is not None:
+                raise RefusedError(f"{sweep_id} is decided already: {sweep.why}")
+            return act.WithdrawSweep(sweep_id, person.name), f"withdrawn by {person.name}"
+
+        self.desk.ask(person, f"withdraw {sweep_id}", key, make)
         return self.sweep(sweep_id)
 
     def sweep(self, sweep_id: str) -> Sweep:

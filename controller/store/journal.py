@@ -152,13 +152,12 @@ class Journal:
         """File what somebody asked for. `make` sees the newest state and returns the record and its sentence.
 
         Returns the id of the rollout or sweep that it is about, or "". The same key again changes nothing and is
-        answered as the first time.
+        answered as the first time. `RefusedError`: it was used for something else, so that nothing would come of this.
         """
         crash_point("request-before")
         with self._lock:
-            row = self._db.execute("SELECT answer FROM requests WHERE key = ?", (key,)).fetchone() if key else None
-            if row is not None:
-                return str(row[0])
+            if key and (told := self._asked_before(key, who, verb)) is not None:
+                return told
             if verb in BEGINS and self._ballast is not None and self._ballast.is_dropped:
                 raise RefusedError("the disk is full: nothing new is begun until there is room; nothing was filed")
             action, why = make(self.state)
@@ -175,6 +174,13 @@ class Journal:
                 raise StoreError(f"the journal cannot be written ({error}); nothing was filed") from error
         crash_point("request-after")
         return about
+
+    def _asked_before(self, key: str, who: str, verb: str) -> str | None:
+        """What was answered then; None: this key is new. Raises `RefusedError`."""
+        row = self._db.execute("SELECT who, verb, answer FROM requests WHERE key = ?", (key,)).fetchone()
+        if row is not None and (row[0], row[1]) != (who, verb):
+            raise RefusedError(f"this key was used before, by {row[0]} to {row[1]}: every request has its own")
+        return None if row is None else str(row[2])
 
     def forget(self, ended_before_wall_s: float, now: Now, keep: act.KeepOfThePast = KEEP) -> str:
         """Take out what has ended before that moment and nobody needs: its records, its lines, and what was asked then.

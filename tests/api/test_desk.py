@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_world import FakeWorld
+from fake_world import FakeWorld, make_release
 
 from controller.api.desk import Desk, Person
 from controller.catalogue import Catalogue
+from controller.core import actions as act
 from controller.core.policy import Policy
-from controller.core.records import Freeze, Options
+from controller.core.records import Freeze, Kind, Options, Phase
+from controller.core.table import Event
 from controller.errors import NotAllowedError, RefusedError
 from controller.store.journal import Journal
 
@@ -53,3 +55,19 @@ def test_a_script_is_not_read_for_who_may_not_have_it_run(desk, tmp_path, role):
         with pytest.raises(NotAllowedError, match=r"needs (admin|propose)"):
             ask(person, text, "x.yaml", Options())
     assert desk.catalogue.ids() == ()
+
+
+def test_a_request_that_is_sent_again_is_answered_as_before_and_a_key_serves_one(desk):
+    """A client whose connection broke off asks again: what was done then is no refusal now."""
+    now = desk.now()
+    for name in ("one", "two"):
+        action = act.Propose(Kind.PROPOSE, make_release(name), "bob", Options(), ())
+        desk.journal.request(None, "bob", "propose", now, lambda _, action=action: (action, "asked"))
+    assert desk.withdraw(BOB, "r0001", "key").abort_by == "bob"
+    desk.journal.begin(act.Move("r0001", Event.ABORTED), "asked", now)
+    assert desk.withdraw(BOB, "r0001", "key").phase is Phase.ABORTED
+    with pytest.raises(RefusedError, match="this key was used before, for r0001"):
+        desk.withdraw(BOB, "r0002", "key")
+    assert desk.journal.state.rollouts["r0002"].phase is Phase.QUEUED
+    with pytest.raises(RefusedError, match="r0001 is over"):
+        desk.withdraw(BOB, "r0001", "another")

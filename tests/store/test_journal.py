@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 
 import pytest
 
@@ -64,6 +65,15 @@ def test_an_illegal_move_changes_nothing(path):
     assert journal.state is before
     assert journal.last_seq() == seq
     journal.close()
+
+
+def test_a_key_of_another_request_is_refused_and_not_taken_for_done(path):
+    with closing(Journal(path)) as journal:
+        propose(journal, "one")
+        action = act.AskAbort("r0001", "tester")
+        for who, verb in (("tester", "abort"), ("somebody", "propose")):
+            with pytest.raises(RefusedError, match="this key was used before, by tester to propose"):
+                journal.request("one", who, verb, NOW, lambda _: (action, "asked"))
 
 
 def test_a_repeated_key_does_nothing(path):
