@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -138,11 +138,27 @@ def timeline(report: Report) -> Timeline | None:
     def bar(since: datetime, until: datetime, kind: str, words: str) -> Bar:
         return Bar(at(since), max(0.35, round(at(until) - at(since), 3)), kind, words)
 
-    rows = tuple(Row(f"{p.id} {plain(p.release)}", tuple(_bars(p, report.made_at, bar))) for p in begun)
+    rows = tuple(_row(parts, report.made_at, bar) for parts in _together(begun))
     every = max(1, -(-len(night.hours) // _MOST_HOURS))
     ticks = tuple(Tick(at(hour), f"{hour:%H:%M}") for hour in night.hours[::every])
     late = (end - night.closes).total_seconds() > whole_s / 100
     return Timeline(rows, ticks, at(night.closes) if late else None)
+
+
+def _together(begun: Sequence[RolloutPart]) -> Iterable[Sequence[RolloutPart]]:
+    """The arms of a sweep, which run one after the other, are one row: hundreds of rows are no picture of a night."""
+    rows: dict[str, list[RolloutPart]] = {}
+    for part in begun:
+        rows.setdefault(part.sweep if part.trial and part.sweep else part.id, []).append(part)
+    return rows.values()
+
+
+def _row(parts: Sequence[RolloutPart], now: datetime, bar: _BarMaker) -> Row:
+    first, *others = parts
+    if not others:
+        return Row(f"{first.id} {plain(first.release)}", tuple(_bars(first, now, bar)))
+    bars = (replace(one, words=f"{part.id}, {one.words}") for part in parts for one in _bars(part, now, bar))
+    return Row(f"sweep {first.sweep}: {len(parts)} arms", tuple(bars))
 
 
 def _bars(part: RolloutPart, now: datetime, bar: _BarMaker) -> Iterable[Bar]:

@@ -158,3 +158,15 @@ def test_the_timeline_has_hours_of_the_window_and_every_rollout(report):
     kinds = [bar.kind for row in drawn.rows for bar in row.bars]
     assert kinds == ["good", "bad", "bad", "good", "watched"]
     assert timeline(replace(report, rollouts=())) is None
+
+
+def test_the_arms_of_a_sweep_are_one_row_of_the_timeline(report):
+    arms = tuple(replace(report.rollouts[0], id=f"r{n}", trial=True, sweep="s0001") for n in range(100, 400))
+    drawn = timeline(replace(report, rollouts=(*report.rollouts, *arms)))
+    alone = timeline(report)
+    assert drawn is not None
+    assert alone is not None
+    assert drawn.rows[:-1] == alone.rows
+    assert drawn.rows[-1].label == "sweep s0001: 300 arms"
+    assert drawn.rows[-1].bars[0].words == f"r100, {alone.rows[0].bars[0].words}"
+    assert len(drawn.rows[-1].bars) == 300 * len(alone.rows[0].bars)
