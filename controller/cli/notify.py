@@ -15,6 +15,7 @@ from .session import session_of
 if TYPE_CHECKING:
     from ..config import Config
     from ..notify.destination import Destination
+    from ..notify.outbox import Lane
     from ..notify.target import Target
     from .checks import Check
 
@@ -58,9 +59,9 @@ def show(ctx: typer.Context, as_json: Json = False) -> None:
     """List the targets: by which way, of what they are told, when they were last reached, and what waits for them."""
     session = session_of(ctx, as_json=as_json)
     config = session.config()
-    from ..notify.outbox import read_outbox
+    from ..notify.outbox import read_lanes
 
-    kept = (read_outbox(config.told) or {}).get("targets", {})
+    kept = read_lanes(config.told)
     targets = [_target(target, kept) for target in config.notify]
     if as_json:
         session.emit({"schema": 1, "targets": targets})
@@ -100,7 +101,7 @@ def _send(to: Sequence[Destination]) -> list[dict[str, Any]]:
         ]
 
 
-def _target(target: Target, kept: Mapping[str, Any]) -> dict[str, Any]:
+def _target(target: Target, kept: Mapping[str, Lane]) -> dict[str, Any]:
     """A target with what its destinations have behind and before them; null where this user may not see it."""
     from ..notify.destination import destinations_of
 
@@ -119,10 +120,10 @@ def _target(target: Target, kept: Mapping[str, Any]) -> dict[str, Any]:
         "on": [kind.value for kind in target.on],
         "min_severity": target.min_severity.value,
         "problem": problem,
-        "waiting": sum(len(lane["waiting"]) for lane in lanes) if lanes else None,
-        "dropped": sum(lane["dropped"] for lane in lanes) if lanes else None,
-        "reached": max((lane["reached_wall_s"] for lane in lanes if lane["reached_wall_s"]), default=None),
-        "trouble": "; ".join(lane["trouble"] for lane in lanes if lane["trouble"]),
+        "waiting": sum(len(lane.waiting) for lane in lanes) if lanes else None,
+        "dropped": sum(lane.dropped for lane in lanes) if lanes else None,
+        "reached": max((lane.reached_wall_s for lane in lanes if lane.reached_wall_s), default=None),
+        "trouble": "; ".join(lane.trouble for lane in lanes if lane.trouble),
     }
 
 

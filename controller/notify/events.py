@@ -170,5 +170,6 @@ def sentence(text: str) -> str:
 
 def event_from(record: Mapping[str, Any]) -> Event:
     """The event that `dataclasses.asdict` has written. Raises `KeyError`, `TypeError` or `ValueError`."""
-    fields = {**record, "kind": Kind(record["kind"]), "severity": Severity(record["severity"])}
+    known = {"kind": Kind(record["kind"]), "severity": Severity(record["severity"]), "wall_s": float(record["wall_s"])}
+    fields = {**record, **known}
     return Event(**fields)

@@ -188,6 +188,8 @@ class Outbox:
             if not self._unwritten:
                 log.warning("what was told cannot be written down", file=str(self._file), why=error.strerror)
             self._unwritten = True
+            with suppress(OSError):
+                new.unlink()  # half of it takes room that others need
         else:
             self._unwritten = False
             self._written_cursor = self.cursor
@@ -223,6 +225,15 @@ def read_outbox(file: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def read_lanes(file: Path) -> dict[str, Lane]:
+    """Its destinations, for whoever shows them; none where it cannot be understood."""
+    found = read_outbox(file) or {}
+    try:
+        return {name: _lane(record) for name, record in found["targets"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
 def _fields(lane: Lane) -> Iterable[tuple[str, Any]]:
     return ((name, getattr(lane, name)) for name in Lane.__dataclass_fields__)
 
@@ -232,7 +243,8 @@ def _list(lane: Lane) -> list[dict[str, Any]]:
 
 
 def _lane(record: Mapping[str, Any]) -> Lane:
-    return Lane(**{**record, "waiting": deque(event_from(event) for event in record["waiting"])})
+    waiting = deque(event_from(event) for event in record["waiting"])
+    return Lane(**{**record, "waiting": waiting, "dropped": int(record["dropped"])})
 
 
 def _hours(seconds: float) -> str:

@@ -111,6 +111,14 @@ def test_list_knows_what_waits(cutover, box, receiver, tmp_path):
     assert out == "hook: webhook; everything; last reached —, 1 waiting; it answers 500\n"
 
 
+@pytest.mark.parametrize("kept", ["[]", '{"targets": []}', '{"targets": {"hook": {}}}', "{"])
+def test_list_of_what_cannot_be_understood(cutover, tmp_path, kept):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "notify.json").write_text(kept)
+    code, out, _ = cutover("notify: [{name: hook, webhook: 'https://example.org/'}]\n", "notify", "list")
+    assert (code, out) == (0, "hook: webhook; everything\n")
+
+
 def test_doctor_looks_at_the_targets(cutover, tmp_path):
     def notifications(configuration: str) -> dict[str, object]:
         _, out, _ = cutover(configuration, "doctor", "--json")
