@@ -133,7 +133,8 @@ def _no_room(
     why = f"{refusal.why} ({'; '.join(reasons)})" if reasons else refusal.why
     others, _ = find_room(state, release, inventory, [s for s in CHEAPEST_FIRST if s not in tried])
     if isinstance(others, Refusal):
-        return Refusal(why, "free a card, or propose a smaller topology")
+        opens = f" (`cutover uncordon {closed[0][0].index}` opens that one again)" if len(closed) == 1 else ""
+        return Refusal(why, f"free a card{opens}, or propose a smaller topology")
     dark = (
         "nothing serves until it is proved" if others.strategy is Strategy.SWAP else "capacity sinks, never to nothing"
     )

@@ -8,7 +8,7 @@ from typing import Any
 from . import actions as act
 from .actions import Decision
 from .bake import bake_s, baseline, failures_of, problems, with_probe
-from .cards import Refusal, holders, no_places
+from .cards import Refusal, holders, no_places, shows
 from .plan import make_plan
 from .policy import Policy
 from .records import AttemptState, GateResult, Kind, Phase, Rollout, State
@@ -17,7 +17,7 @@ from .returning import rolling_back
 from .room import Strategy
 from .rules_nights import has_become_loud, refused
 from .seats import all_ready, ask_to_leave, heard_since, is_fresh, missing_instances, move, new_attempts
-from .seen import Seen
+from .seen import Gpu, Seen
 from .sleep import sleeps_whole
 from .table import DEADLINE_S, Event
 from .verify import unverified, what_is_wrong
@@ -92,11 +92,19 @@ def leasing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decis
         return None
     if taken := _lost_cards(state, seen, needed):
         return refused(rollout, taken)
-    if any(not gpu.trusted for gpu in seen.gpus if gpu.id in needed):
-        return None  # a card that cannot be read is not free
+    if unread := [gpu for gpu in seen.gpus if gpu.id in needed and not gpu.trusted]:
+        return _blind(rollout, state, unread[0], seen, policy)  # a card that cannot be read is not free
     attempts = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, *first)
     free = "1 GPU is free" if len(needed) == 1 else f"{len(needed)} GPUs are free"
     return Decision(act.TakeLease(rollout.id, attempts), free)
+
+
+def _blind(rollout: Rollout, state: State, gpu: Gpu, seen: Seen, policy: Policy) -> Decision | None:
+    """Live has made room, and a card cannot be read any more: users wait no longer for that than for its memory."""
+    made_room_s = max((a.state_since_s for a in state.attempts.values() if a.gave_way_to == rollout.id), default=0.0)
+    if rollout.dark_since_s is None or seen.now.boot_s - made_room_s <= policy.memory_back_s:
+        return None
+    return move(rollout, Event.DEADLINE, f"{shows(gpu.id, gpu)}, so that nobody can have it: live goes on")
 
 
 def _lost_cards(state: State, seen: Seen, needed: set[str]) -> str | None:

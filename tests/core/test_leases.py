@@ -113,6 +113,7 @@ def test_a_cordoned_card_goes_to_nobody(box, release):
     assert box.finish(rollout) is Phase.REFUSED
     why = box.state.rollouts[rollout].why
     assert why.startswith("4 GPUs are needed and 3 of 4 can be had (GPU 3 is cordoned by boss: the fan is broken)")
+    assert "`cutover uncordon 3` opens that one again" in why
     with pytest.raises(IllegalMove):
         box.ask(act.CloseCard("gpu-3", Closed("boss", "again", 0.0)))
     box.ask(act.OpenCard("gpu-3"))

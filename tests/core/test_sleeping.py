@@ -138,6 +138,18 @@ def test_live_is_woken_and_not_stopped_when_its_cards_cannot_be_read_in_the_dark
     assert sleepy.state.rollouts[rollout].times["dark_s"] < 2 * sleepy.loop.policy.sleep_deadline_s
 
 
+def test_cards_that_cannot_be_read_any_more_once_live_sleeps_do_not_keep_users_waiting(sleepy, release):
+    """Found by hand: proved free, and unreadable a moment later, they were waited for in the dark for 36 minutes."""
+    rollout = swap(sleepy, release)
+    sleepy.run(lambda: AttemptState.ASLEEP in states(sleepy).values())
+    sleepy.world.untrusted = {1}
+    assert sleepy.finish(rollout) is Phase.FAILED
+    assert "gpu-1 cannot be read" in sleepy.state.rollouts[rollout].why
+    serves_again(sleepy)
+    assert states(sleepy) == {"one-a-1": AttemptState.READY}
+    assert sleepy.state.rollouts[rollout].times["dark_s"] < 2 * sleepy.loop.policy.sleep_deadline_s
+
+
 @pytest.mark.parametrize("blind_s", [20.0, 1000.0])
 def test_nobody_makes_room_for_a_way_back_while_the_cards_cannot_be_read(sleepy, release, blind_s):
     """Live would be dark for as long as it may take to fall asleep, and in vain; it serves on meanwhile."""
