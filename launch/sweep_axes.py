@@ -179,7 +179,8 @@ def _label(value: Any) -> str:
     if not all(isinstance(word, str) for word in words):
         return ""
     text = "+".join(words).rstrip("/").rsplit("/", 1)[-1]
-    return text if len(text) <= _LABEL_MAX and not set(text) & set("{},=") else ""
+    is_plain = text.isprintable() and not set(text) & set("{},=")  # it stands in tables and sentences
+    return text if len(text) <= _LABEL_MAX and is_plain else ""
 
 
 def shown(value: Any) -> str:

@@ -111,6 +111,11 @@ def test_what_is_no_flag_and_varied_all_the_same():
     assert tp2x2.router is not None
 
 
+def test_an_arm_is_not_called_what_a_terminal_would_act_on():
+    names = [arm.name for arm in arms('qa: ["a\\nr0001 is live", "b\\u202Ec", d]')]
+    assert names == ["qa=#1", "qa=#2", "qa=d"]
+
+
 def test_constraints_choose():
     both = "qa: [1, 2]\nqb: [x, null]\n"
     assert len(arms(both)) == 4
