@@ -47,7 +47,8 @@ def config_of_service(named: Path | None, *, user: bool) -> Config:
 def target_of(root: Path | None, *, user: bool) -> Target:
     from ..units.files import Target
 
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    home = named if named.is_absolute() else Path.home() / ".config"  # a relative one counts as none (XDG basedir)
     return Target(user, (root or Path("/")).resolve(), home.resolve())
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from small_disk_kit import fill, small_disk
 
+from controller.cli.service import target_of
 from controller.units import manager
 
 UNITS = "etc/systemd/system"
@@ -177,6 +178,13 @@ def test_dry_run_prints_everything_and_changes_nothing(cutover, install, image, 
     assert done.json["dry_run"] is True
     assert ["systemctl", "daemon-reload"] in done.json["commands"]
     assert ["systemd-sysusers", "/etc/sysusers.d/cutover.conf"] in done.json["commands"]
+
+
+@pytest.mark.parametrize("named", ["", "here", "./.config"])
+def test_a_place_for_a_users_units_that_depends_on_where_one_stands_is_none(named, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", named)
+    monkeypatch.setenv("HOME", "/home/alice")
+    assert target_of(None, user=True).units == Path("/home/alice/.config/systemd/user")
 
 
 def test_for_a_user_nothing_is_roots(cutover, image, config_file, monkeypatch):
