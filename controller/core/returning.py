@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import actions as act
 from .actions import Decision
 from .cards import Places, Refusal, no_places, place, place_some, without_holder
@@ -188,7 +190,18 @@ def _make_room_to_return(
         return leaves
     if isinstance(room, Room):
         return None
+    if _may_see_again(rollout, state, release, seen, policy):
+        return None
     return move(rollout, Event.HOPELESS, f"{release.id} cannot be started again: {refusal.sentence}; what serves stays")
+
+
+def _may_see_again(rollout: Rollout, state: State, release: Release, seen: Seen, policy: Policy) -> bool:
+    """Whether only cards that cannot be read just now are missing: a moment of silent NVML ends no way back."""
+    room, _ = find_room(state, release, tuple(replace(gpu, trusted=True) for gpu in seen.gpus), CHEAPEST_FIRST)
+    made_room = (a.state_since_s for a in state.attempts.values() if a.gave_way_to == rollout.id)
+    since_s = max((rollout.phase_since_s, *made_room))
+    blind = any(not gpu.trusted for gpu in seen.gpus)
+    return blind and isinstance(room, Room) and seen.now.boot_s - since_s <= policy.memory_back_s
 
 
 def _all_there(left: tuple[Attempt, ...], release: Release) -> Attempt | None:

@@ -202,6 +202,21 @@ def test_a_way_back_that_fails_in_the_dark_leaves_live_as_it_was(full, release):
     full.run(lambda: serving(full) == {"two@00000000"})
 
 
+@pytest.mark.parametrize("blind_s", [5.0, 2000.0])
+def test_a_way_back_outlasts_a_moment_in_which_a_card_cannot_be_read(full, release, blind_s):
+    """NVML that is silent for a moment is no reason to give up the way back and to start the worse release again."""
+    rollout = full.propose(release("two", gpus=4), strategy="swap")
+    full.run(lambda: full.phase(rollout) is Phase.BAKING)
+    full.ask(act.AskAbort(rollout, "tester"))
+    full.run(lambda: full.state.attempts["two-a-2"].state is AttemptState.STOPPED)
+    full.world.untrusted, sees_s = {1}, full.world.clock_s + blind_s
+    full.run(lambda: full.world.clock_s >= sees_s)
+    full.world.untrusted = set()
+    assert full.finish(rollout) is (Phase.ROLLED_BACK if blind_s < 60.0 else Phase.ROLLBACK_FAILED)
+    full.settle()
+    assert len(serving(full)) == 1
+
+
 def test_a_swap_does_not_wait_for_an_approval_in_the_dark(full, release):
     rollout = full.propose(release("two", gpus=4), strategy="swap", require_approval=True)
     assert full.finish(rollout) is Phase.REFUSED
