@@ -330,6 +330,8 @@ def completing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> De
             return None
         if taken := _lost_cards(state, seen, needed):
             return move(rollout, Event.BROKEN, taken)
+        if any(not gpu.trusted for gpu in seen.gpus if gpu.id in needed):
+            return None
         attempts = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, *rest)
         return Decision(act.AddAttempts(attempts), f"their cards are free: {', '.join(rest)} follows")
     if wrong := what_is_wrong(state, rollout.seat):

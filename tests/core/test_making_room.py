@@ -413,6 +413,17 @@ def test_a_second_instance_that_does_not_come_up_rolls_back(halves, release):
     assert serving(halves) == {"one@00000000"}
 
 
+def test_the_second_half_does_not_start_on_a_card_that_cannot_be_read(halves, release):
+    rollout = halves.propose(release("two", gpus=2, instances=2))
+    halves.run(lambda: halves.phase(rollout) is Phase.COMPLETING)
+    halves.world.untrusted = {3}
+    halves.settle_for(30)
+    assert halves.state.unborn(halves.state.rollouts[rollout].seat) == ("b",)
+    assert serving(halves) == {"two@00000000"}
+    halves.world.untrusted = set()
+    assert halves.finish(rollout) is Phase.PROMOTED
+
+
 def test_four_small_ones_make_room_for_two_of_two_cards(box, release):
     box.finish(box.propose(release("one", gpus=1, instances=4)))
     rollout = box.propose(release("two", gpus=2, instances=2))
