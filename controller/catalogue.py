@@ -9,7 +9,6 @@ from typing import Any
 from gates.profile import GateStep
 from gates.profile import load as load_profile
 from gates.profile import parse as parse_profile
-from launch import compat
 from launch import release as launched
 from launch.engines.base import running_at_once
 from launch.sleep import can_sleep
@@ -32,9 +31,9 @@ class Catalogue:
         launched.save(frozen, self.directory)
         return record_of(frozen)
 
-    def preflight(self, release_id: str, box: compat.Box) -> compat.Report:
-        """What the table of known incompatibilities says of a kept release."""
-        return compat.check(self.find(release_id), box)
+    def look(self, topology: Topology) -> launched.Release:
+        """The same, but nothing is saved: for whoever only looks."""
+        return launched.freeze(topology)
 
     def find(self, release_id: str) -> launched.Release:
         return launched.load_release(self.directory, release_id)

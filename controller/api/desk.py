@@ -10,9 +10,10 @@ from typing import Any
 from gates.errors import GateUsageError
 from launch import compat
 from launch import topology as topologies
+from launch.release import Release as Frozen
 from launch.topology import Topology
 
-from ..catalogue import Catalogue, health_only, parsed_profile, pinned_profile
+from ..catalogue import Catalogue, health_only, parsed_profile, pinned_profile, record_of
 from ..core import actions as act
 from ..core.cards import Refusal, memory_note, oldest_capability
 from ..core.dark import way_home
@@ -97,7 +98,7 @@ class Desk:
             raise RefusedError(refusal.sentence)
         if release.needs_admin:
             require(person, "admin", f"propose {release.id} ({'; '.join(release.needs_admin)})")
-        notes = self._preflight(release, options)
+        notes = self._preflight(self.catalogue.find(release.id), release, options)
         state = self.journal.state
         plan = make_plan(state, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Plan):  # what is refused now may fit when its turn comes: then it is said
@@ -106,18 +107,19 @@ class Desk:
         return release, notes
 
     def plan(self, person: Person, text: str, source: str, options: Options) -> dict[str, Any]:
-        """What a proposal would do, without doing it."""
+        """What a proposal would do, without doing it: nothing is kept, as who only looks must not fill a disk."""
         require(person, "view", "see a plan")
         topology = _topology(text, source)
         profile = profile_for(person, options.gates or topology.gates, source)
         _require_files_of_ours(person, topology)
-        release = self.catalogue.keep(topology)
+        frozen = self.catalogue.look(topology)
+        release = record_of(frozen)
         if refusal := live_already(self.journal.state, release, force=options.force):
             raise RefusedError(refusal.sentence)
         plan = make_plan(self.journal.state, release, self.gpus(), self.policy, options=options, profile=profile)
         if isinstance(plan, Refusal):
             raise RefusedError(plan.sentence)
-        notes = self._preflight(release, options)
+        notes = self._preflight(frozen, release, options)
         return replace(plan, notes=(*plan.notes, *self._memory(topology, plan), *notes)).as_json()
 
     def _memory(self, topology: Topology, plan: Plan) -> tuple[str, ...]:
@@ -289,11 +291,11 @@ class Desk:
             hint = "`cutover history` lists them, and what ended long ago and nobody needs is not kept"
             raise NotFoundError(f"there is no rollout {rollout_id}: {hint}") from None
 
-    def _preflight(self, release: Release, options: Options) -> tuple[str, ...]:
+    def _preflight(self, frozen: Frozen, release: Release, options: Options) -> tuple[str, ...]:
         """What preflight has to say of it; raises `RefusedError` where it refuses and nobody overruled."""
         preflight.require_known(options.overruled)
         oldest = oldest_capability(self.journal.state, release, self.gpus())
-        report = self.catalogue.preflight(release.id, replace(self.box(), compute_capability=oldest))
+        report = compat.check(frozen, replace(self.box(), compute_capability=oldest))
         preflight.require_passed(report, release.id, options.overruled)
         return preflight.notes(report, options.overruled)
 

@@ -13,6 +13,7 @@ from controller.catalogue import Catalogue
 from controller.core import actions as act
 from controller.core.policy import Policy
 from controller.core.records import Freeze, Kind, Options, Phase
+from controller.core.seen import Gpu
 from controller.core.table import Event
 from controller.errors import NotAllowedError, RefusedError
 from controller.store.journal import Journal
@@ -71,3 +72,15 @@ def test_a_request_that_is_sent_again_is_answered_as_before_and_a_key_serves_one
     assert desk.journal.state.rollouts["r0002"].phase is Phase.QUEUED
     with pytest.raises(RefusedError, match="r0001 is over"):
         desk.withdraw(BOB, "r0001", "another")
+
+
+def test_a_plan_keeps_nothing(tmp_path):
+    """Who may only look must not fill the disk, one release after the other."""
+    cards = (Gpu("gpu-0", 0),)
+    world, journal = FakeWorld(), Journal(tmp_path / "journal.sqlite")
+    desk = Desk(journal, Catalogue(tmp_path / "releases"), Policy(), world.now, lambda: cards, lambda: None)
+    text = "name: x\nserves: [m]\nengine: emulator\ngates: demo\ninstances: {a: {gpus: 1}}\n"
+    assert desk.plan(Person("carol", 1003, "view"), text, "x.yaml", Options())["release"].startswith("x@")
+    assert desk.catalogue.ids() == ()
+    assert desk.propose(BOB, text, "x.yaml", Options(), None).rollout.release == desk.catalogue.ids()[0]
+    journal.close()
