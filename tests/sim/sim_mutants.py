@@ -301,7 +301,7 @@ MUTANTS = (
     Mutant(
         "a repeated key is filed again",
         (
-            (JOURNAL, "(key,)).fetchone() if key else None", '("",)).fetchone() if key else None'),
+            (JOURNAL, 'WHERE key = ?", (key,)).fetchone()', 'WHERE key = ?", ("",)).fetchone()'),
             (JOURNAL, '"INSERT INTO requests', '"INSERT OR REPLACE INTO requests'),
         ),
     ),
