@@ -133,7 +133,7 @@ def test_two_windows_in_one_night(cutover, daemon, tmp_path):
             2,
             "--out x.pdf: nothing is written as .pdf; expected a name that ends in one of .html, .htm",
         ),
-        (("--out", "/nonexistent/report.html"), 1, "/nonexistent/report.html cannot be written: No such file or directory"),
+        (("--out", "/nonexistent/report.html"), 1, "/report.html cannot be written: No such file or directory"),
         (("--out", "/"), 1, "/ cannot be written: Is a directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
