@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.core import actions as act
+from controller.core.bake import baseline
 from controller.core.records import AttemptState, Freeze, Phase
 from controller.core.route import SlotState, Traffic
 from controller.core.seen import Life
@@ -24,6 +27,15 @@ def test_degrading_candidate_is_rolled_back_onto_the_warm_release(box, release):
     assert box.state.previous is None
     assert box.running() == {"one@00000000"}
     assert box.state.attempts["one-a-1"].pid == 101  # the very same process
+
+
+def test_what_live_showed_is_known_although_its_last_probe_was_lost_in_the_dark(box, release):
+    """Right after somebody else's dark time: without it, a candidate three times as slow would be as good as nothing."""
+    box.finish(box.propose(release("one")))
+    seen = box.world.observe(box.state)
+    lost = replace(seen.probes["public"], ok=False, layer="timeout")
+    shown = baseline(box.state, replace(seen, probes={**seen.probes, "public": lost}), box.loop.policy)
+    assert (shown.baseline_probe_ttft_s, shown.baseline_probe_total_s) == pytest.approx((0.1, 0.2))
 
 
 @pytest.mark.parametrize("kind", ["errors_5xx", "truncated"])
