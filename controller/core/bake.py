@@ -127,7 +127,7 @@ def baseline(state: State, seen: Seen, policy: Policy) -> Bake:
     """What live shows at the moment of the cutover, under the users' own load; zeros where it shows nothing."""
     failures, requests = failures_of(state, seen)
     public = seen.probes.get("public")
-    # Its last probe may have waited in vain in somebody else's dark: what the ones before it showed is known all the same.
+    # Its last probe may have waited in vain in somebody else's dark: what the ones before it showed is known still.
     known = public is not None and state.live is not None
     return Bake(
         # In the dark the failures are those of requests that waited in vain: live is not to blame for them.

@@ -30,7 +30,7 @@ def test_degrading_candidate_is_rolled_back_onto_the_warm_release(box, release):
 
 
 def test_what_live_showed_is_known_although_its_last_probe_was_lost_in_the_dark(box, release):
-    """Right after somebody else's dark time: without it, a candidate three times as slow would be as good as nothing."""
+    """Right after somebody else's dark time: without it, one three times as slow would do."""
     box.finish(box.propose(release("one")))
     seen = box.world.observe(box.state)
     lost = replace(seen.probes["public"], ok=False, layer="timeout")
