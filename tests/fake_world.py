@@ -61,6 +61,7 @@ class FakeWorld:
     users: Users | None = field(default_factory=lambda: Users(0, 0.0))
     cannot_start: dict[str, str] = field(default_factory=dict)  # instance → sentence
     heard_until_s: dict[str, float] = field(default_factory=dict)  # attempt → when its last probe ended; then they hang
+    unheard: bool = False  # nobody has asked anything through the public address yet
     door_tried_s: float | None = None
     refuses: dict[str, str] = field(default_factory=dict)  # effects that fail, by name → what they say
     next_pid: int = 100
@@ -208,7 +209,8 @@ class FakeWorld:
     def _probes(self, state: State) -> dict[str, ProbeSeen]:
         probes = {a.id: self._probe(a.id) for a in state.attempts.values() if a.pid is not None and a.holds}
         ready = [s.attempt for s in self.route.public if s.state is SlotState.READY]
-        probes["public"] = self._probe(ready[0] if ready else None)
+        if not self.unheard:
+            probes["public"] = self._probe(ready[0] if ready else None)
         probes["preview"] = self._probe(next((s.attempt for s in self.route.preview), None))
         return probes
 

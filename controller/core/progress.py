@@ -23,6 +23,7 @@ from .table import DEADLINE_S, Event
 from .verify import unverified, what_is_wrong
 
 PORT_TRIES = 8  # blocks of ports that are looked at for one instance
+HEARD_WITHIN_S = 35.0  # a probe that is not answered ends before that
 GATE_TRIES = 2  # an inconclusive gate gets one more try
 
 
@@ -68,10 +69,21 @@ def preflight(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Dec
     wanted = rollout.options.plan_digest
     if wanted is not None and wanted != plan.digest:
         return move(rollout, Event.REFUSED, f"the world has changed: the plan is {plan.digest} now, not {wanted}")
+    if _is_unheard(rollout, state, seen):
+        return None
     cards = ", ".join(gpu for gpus in plan.gpu_map.values() for gpu in gpus) or "no cards"
     gives = "gives" if len(plan.gives_way) == 1 else "give"
     why = f"{plan.strategy} on {cards}" + (f"; {', '.join(plan.gives_way)} {gives} way" if plan.gives_way else "")
     return Decision(act.AdoptPlan(rollout.id, plan.as_json(), plan.gpu_map, baseline(state, seen, policy)), why)
+
+
+def _is_unheard(rollout: Rollout, state: State, seen: Seen) -> bool:
+    """Live serves since a moment ago, after a dark time or under a new daemon, and nobody has asked it anything yet.
+
+    Its answers are what the bake compares with: without them whatever comes would be as good.
+    """
+    spent_s = seen.now.boot_s - rollout.phase_since_s
+    return state.is_served() and seen.door.alive and "public" not in seen.probes and spent_s < HEARD_WITHIN_S
 
 
 def leasing(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:

@@ -38,6 +38,24 @@ def test_what_live_showed_is_known_although_its_last_probe_was_lost_in_the_dark(
     assert (shown.baseline_probe_ttft_s, shown.baseline_probe_total_s) == pytest.approx((0.1, 0.2))
 
 
+def test_live_is_heard_before_something_is_begun_that_will_be_compared_with_it(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.unheard = True  # it has just been woken, or this daemon has just begun
+    rollout = box.propose(release("two"))
+    box.settle_for(10.0)
+    assert box.phase(rollout) is Phase.PREFLIGHT
+    box.world.unheard = False
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    assert box.state.rollouts[rollout].bake.baseline_probe_ttft_s == pytest.approx(0.1)
+
+
+def test_live_that_says_nothing_at_all_keeps_nobody_from_what_mends_it(box, release):
+    box.finish(box.propose(release("one")))
+    box.world.unheard = True
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.GATING, limit_s=60.0)
+
+
 @pytest.mark.parametrize("kind", ["errors_5xx", "truncated"])
 def test_bake_judges_failures_that_keep_coming(box, release, kind):
     box.finish(box.propose(release("one")))
