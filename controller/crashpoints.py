@@ -24,7 +24,6 @@ POINTS = (
     "request-after",  # filed, and nobody was told
 )
 
-_ARMED = os.environ.get("CUTOVER_CRASH_AT", "")
 _reached: Counter[str] = Counter()
 _listeners: list[Callable[[str], None]] = []
 
@@ -38,9 +37,10 @@ def crash_point(name: str) -> None:
     """Die here if a test asked for it."""
     for listener in _listeners:
         listener(name)
-    if not _ARMED:
+    armed = os.environ.get("CUTOVER_CRASH_AT")
+    if not armed:
         return
-    wanted, _, count = _ARMED.partition(":")
+    wanted, _, count = armed.partition(":")
     if name != wanted:
         return
     _reached[name] += 1
