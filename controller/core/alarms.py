@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .actions import SetRoute
 from .desired import desired_route
 from .policy import Policy
 from .records import Attempt, AttemptState, Phase, State
@@ -44,7 +43,7 @@ def alarms(state: State, seen: Seen, policy: Policy) -> list[str]:
 
 
 def _door_refuses(state: State, seen: Seen, policy: Policy) -> list[str]:
-    refused = seen.vain.get((SetRoute.__name__, ""))
+    refused = seen.route_refused
     if refused is None or not seen.door.alive or not differs(desired_route(state, policy), seen.door):
         return []
     goes_on = "what it served goes on, and nothing new begins; `cutover doctor` looks at it"

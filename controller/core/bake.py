@@ -127,8 +127,9 @@ def baseline(state: State, seen: Seen, policy: Policy) -> Bake:
     """What live shows at the moment of the cutover, under the users' own load; zeros where it shows nothing."""
     failures, requests = failures_of(state, seen)
     public = seen.probes.get("public")
-    # Its last probe may have waited in vain in somebody else's dark: what the ones before it showed is known still.
-    known = public is not None and state.live is not None
+    # One lost probe is an anecdote: those before it still show what live is. But what mends a live that is down is not
+    # to be measured by its good days.
+    known = public is not None and state.live is not None and (public.ok or public.streak < policy.silent_probes)
     return Bake(
         # In the dark the failures are those of requests that waited in vain: live is not to blame for them.
         baseline_failure_share=failures / requests if state.is_served() else 0.0,

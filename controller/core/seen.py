@@ -157,5 +157,10 @@ class Seen:
     @property
     def door_refuses(self) -> str:
         """Why the front door, which is there, did not take its route a moment ago; empty: it did, or is told again."""
-        refused = self.vain.get((SetRoute.__name__, ""))
+        refused = self.route_refused
         return refused.why if refused is not None and refused.rests(self.now.boot_s) else ""
+
+    @property
+    def route_refused(self) -> Vain | None:
+        """The last time that the front door did not take a route; None: it took the one after that."""
+        return self.vain.get((SetRoute.__name__, ""))
