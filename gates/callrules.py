@@ -56,10 +56,25 @@ def cut(reply: Reply, position: int) -> bool:
 def not_an_object(arguments: str) -> str | None:
     """Why `arguments` is not a JSON object, or None."""
     try:
-        value = json.loads(arguments)
+        value = json.loads(arguments, object_pairs_hook=_each_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         return f"arguments are not JSON ({error}): {arguments[:120]!r}"
     return None if isinstance(value, dict) else f"arguments are JSON but no object: {arguments[:120]!r}"
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values with one name some readers take the first and some the last (RFC 8259, 4)."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(
+            f"the name {next(name for name in names if names.count(name) > 1)!r} stands twice in an object"
+        )
+    return value
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def schema_problem(arguments: Any, schema: object) -> str | None:

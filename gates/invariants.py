@@ -38,12 +38,13 @@ RULES: Final = {
     "T07": "in a stream reasoning ends before content or a call begins",
     "T14": "no call is swallowed by the reasoning",
     "O02": "no degenerate repetition",
-    "O04": "no damaged encoding",
+    "O04": "no damaged encoding, no control characters",
     "O06": "no answer holds what only another request held",
+    "O17": "an answer is written in a script of its request",
 }
 """Every rule by its id; the text is what must hold."""
 
-BY_MODEL_ONLY: Final = frozenset({"O02", "P11", "T14"})
+BY_MODEL_ONLY: Final = frozenset({"O02", "O17", "P11", "T14"})
 """Rules that a model alone can break in every case."""
 SAID_BY_OTHERS: Final = frozenset({"P07", "P11", "T14"})
 """Rules whose breach leaves an answer that can be judged otherwise too, and more tellingly."""
@@ -62,6 +63,7 @@ def breaches(reply: Reply, body: Mapping[str, Any], capability: Capability | Non
         found += finish.breaches(choice, reply.usage, body, capability)
         found += callrules.breaches(choice, body)
         found += [*_leaks(choice, asked), *_swallowed_call(choice, asked), *_text_rules(choice, body)]
+        found += _signs(choice, asked)
     if reply.others and body.get("n") in (None, 1):
         found.append(Breach("P01", f"{1 + len(reply.others)} choices came; one was asked"))
     if capability is not None and capability.interleaved_reasoning:
@@ -85,6 +87,10 @@ class _Asked:
     def text(self) -> str:
         return json.dumps(self._body, ensure_ascii=False)
 
+    def holds(self, sign: str) -> bool:
+        """The character itself, or as JSON writes it, also within arguments of a call."""
+        return sign in self.text or json.dumps(sign)[1:-1] in self.text
+
     def leaked(self, text: str, table: tuple[str, ...]) -> str | None:
         """The first marker of `table` that `text` holds and the request does not."""
         if markers.OPENING.search(text) is None:
@@ -100,6 +106,8 @@ def _leaks(reply: Reply, asked: _Asked) -> list[Breach]:
     found = []
     for where, text, table in places:
         marker = asked.leaked(text, table)
+        if marker is None and where == "content":
+            marker = next((token for token in markers.unlisted(text) if token not in asked.text), None)
         if marker:
             found.append(Breach("P11", f"{where} holds {marker}: …{_around(text, marker)}…", by_model=True))
     return found
@@ -138,6 +146,17 @@ def _text_rules(reply: Reply, body: Mapping[str, Any]) -> list[Breach]:
         if damage:
             found.append(Breach("O04", f"{where} holds {damage}", by_model=True))
     return found
+
+
+def _signs(reply: Reply, asked: _Asked) -> list[Breach]:
+    """Signs that cannot be seen, and letters that nobody asked for. A thought may be in any language."""
+    found = []
+    for where, text in (("content", reply.content), ("reasoning", reply.reasoning)):
+        sign = next((sign for sign in textrules.invisible_signs(text) if not asked.holds(sign)), None)
+        if sign is not None:
+            found.append(Breach("O04", f"{where} holds the invisible character U+{ord(sign):04X}", by_model=True))
+    stray = None if reply.content.isascii() else textrules.other_script(reply.content, asked.text)
+    return found if stray is None else [*found, Breach("O17", f"content: {stray}", by_model=True)]
 
 
 def _around(text: str, marker: str) -> str:

@@ -88,7 +88,24 @@ CONTROL: Final = (
     f"<{_BAR}Assistant{_BAR}>",
     f"<{_BAR}User{_BAR}>",
 )
+AT_AN_EDGE: Final = (
+    "</s>",
+    "<s>",
+    "<eos>",
+    "<bos>",
+    "<pad>",
+    "<unk>",
+    "[EOS]",
+    "[BOS]",
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+)
+"""Tokens that begin, end or fill a text. Some are HTML or plain words too: they count only at its beginning and end."""
 ALL: Final = THINKING + TOOLS + CONTROL
+_TOKEN: Final = re.compile(r"<\|[A-Za-z][A-Za-z0-9_]{1,30}\|>")
+"""How nearly every model spells its control tokens, those of the table and others: no text or program holds that."""
 OPENING: Final = re.compile(r"[<\[]|to=")
 """How every marker begins: a text without it holds none."""
 
@@ -98,3 +115,24 @@ def found(text: str, markers: tuple[str, ...] = ALL) -> str | None:
     if OPENING.search(text) is None:
         return None
     return next((marker for marker in markers if marker in text), None)
+
+
+def unlisted(text: str) -> list[str]:
+    """What looks like a control token, as `<|eot|>`, wherever it stands, and tokens of beginning and end at the edges.
+
+    `<s>struck out</s>` is HTML and none.
+    """
+    if OPENING.search(text) is None:
+        return []
+    found = _TOKEN.findall(text)
+    bare = text.strip()
+    found += [token for token in AT_AN_EDGE if bare.endswith(token) and not _closes(token, bare)]
+    return found + [token for token in AT_AN_EDGE if bare.startswith(token) and not _is_closed(token, bare)]
+
+
+def _closes(token: str, text: str) -> bool:
+    return token.startswith("</") and token.replace("/", "") in text
+
+
+def _is_closed(token: str, text: str) -> bool:
+    return token.replace("<", "</", 1) in text

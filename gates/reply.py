@@ -14,10 +14,12 @@ from gates.replyparts import (
     decoded,
     error_text,
     finish_breaches,
+    header_breaches,
     read_reasoning,
     read_text,
     read_usage,
     refusal_text,
+    strange_number,
 )
 from gates.replystream import StreamReader
 from gates.toolwire import Breach, ToolCall
@@ -50,7 +52,8 @@ def _none(sentence: str, *, streamed: bool, rule: str = "P08") -> Reply:
 def _read_whole(exchange: Exchange) -> Reply:
     breaches: list[Breach] = []
     try:
-        document = json.loads(decoded(exchange.body, breaches))
+        text = decoded(exchange.body, breaches)
+        document = json.loads(text)
         if document.get("error"):
             return _none(f"HTTP 200 with an error: {error_text(exchange.body)}", streamed=False)
         choices = sorted(document["choices"], key=lambda choice: int(choice.get("index") or 0))
@@ -58,6 +61,14 @@ def _read_whole(exchange: Exchange) -> Reply:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
         breaches.append(Breach("P06", "the answer is not a chat completion: no choices[0].message in it"))
         return Reply(False, breaches=tuple(breaches), answered=False, complete=False)
+    if strange := strange_number(text):
+        breaches.append(Breach("P06", f"the answer is not JSON: {strange}"))
+    if "json" not in exchange.content_type:
+        # The client of OpenAI then hands out the body as text.
+        breaches.append(
+            Breach("P06", f"the answer's content type is {exchange.content_type or 'absent'!r}, not JSON's")
+        )
+    breaches += header_breaches(document, "P06", "the answer", "chat.completion")
     usage = read_usage(document.get("usage"), breaches)
     model = document.get("model") if isinstance(document.get("model"), str) else None
     return replace(first, model=model, usage=usage, breaches=(*breaches, *first.breaches), others=tuple(others))

@@ -97,6 +97,29 @@ def decoded(data: bytes, breaches: list[Breach]) -> str:
         return data.decode("utf-8", errors="replace")
 
 
+def strange_number(text: str) -> str | None:
+    """NaN or an infinity in a JSON text: Python reads it, readers of other languages refuse it (RFC 8259, 6)."""
+    if "NaN" not in text and "Infinity" not in text:
+        return None
+    found: list[str] = []
+    json.loads(text, parse_constant=found.append)
+    return f"{found[0]} stands in it, which is no JSON" if found else None
+
+
+def header_breaches(document: dict[str, Any], rule: str, what: str, kind: str) -> list[Breach]:
+    """`object`, `id` and `created`, which typed clients cannot do without. `what` is the answer, or a chunk of it."""
+    found = []
+    if document.get("object") != kind:
+        found.append(Breach(rule, f"{what}'s object is {document.get('object')!r}, not {kind!r}"))
+    if not isinstance(document.get("id"), str) or not document["id"]:
+        found.append(Breach(rule, f"{what} has no id ({document.get('id')!r:.80})"))
+    created = document.get("created")
+    # Some write the seconds with a fraction, which readers of numbers take; none writes a negative one.
+    if isinstance(created, bool) or not isinstance(created, int | float) or not created >= 0:
+        found.append(Breach(rule, f"{what} does not say when it was created ({created!r:.80})"))
+    return found
+
+
 def read_usage(value: object, breaches: list[Breach]) -> Usage | None:
     """None where there is no usage; a wrong shape is a breach of P07."""
     if value is None:
@@ -107,6 +130,10 @@ def read_usage(value: object, breaches: list[Breach]) -> Usage | None:
     counts = [token_count(value.get(key)) for key in ("prompt_tokens", "completion_tokens")]
     if None in counts:
         breaches.append(Breach("P07", "usage lacks prompt_tokens or completion_tokens"))
+    total = value.get("total_tokens")
+    if total is not None and None not in counts and (token_count(total) or 0) < sum(count or 0 for count in counts):
+        said = f"total_tokens is {total!r:.40} and the two parts are {counts[0]} and {counts[1]}"
+        breaches.append(Breach("P07", said))
     thought = _detail(value, "completion_tokens_details", "reasoning_tokens")
     thought = token_count(value.get("reasoning_tokens")) if thought is None else thought
     return Usage(counts[0], counts[1], _detail(value, "prompt_tokens_details", "cached_tokens"), thought)

@@ -13,9 +13,11 @@ from gates.replyparts import (
     decoded,
     error_text,
     finish_breaches,
+    header_breaches,
     read_reasoning,
     read_text,
     read_usage,
+    strange_number,
 )
 from gates.sse import AFTER, BEFORE, Flood, StrayLine, events
 from gates.toolwire import Breach, ToolStream
@@ -215,9 +217,13 @@ class StreamReader:
             self.done = True
             return
         try:
-            chunk = json.loads(decoded(data, self.breaches))
+            text = decoded(data, self.breaches)
+            chunk = json.loads(text)
+            strange = strange_number(text)
         except (ValueError, RecursionError):
-            chunk = None
+            chunk = strange = None
+        if strange is not None:
+            self._broken("P01", f"a chunk is not JSON: {strange}")
         if not isinstance(chunk, dict):
             self._broken("P01", f"an event is not a JSON object: {data[:80]!r}")
         elif chunk.get("error") or chunk.get("object") == "error":
@@ -229,9 +235,11 @@ class StreamReader:
     def _chunk(self, at_s: float, data: bytes, chunk: dict[str, Any]) -> None:
         self.chunks += 1
         self.ids.add(str(chunk.get("id")))
-        if chunk.get("object") != "chat.completion.chunk":
-            self._broken("P01", f"a chunk's object is {chunk.get('object')!r}, not 'chat.completion.chunk'")
-        self.model = self.model or (chunk["model"] if isinstance(chunk.get("model"), str) else None)
+        self.breaches += header_breaches(chunk, "P01", "a chunk", "chat.completion.chunk")
+        model = chunk["model"] if isinstance(chunk.get("model"), str) else None
+        if self.model and model and model != self.model:
+            self._broken("P17", f"the model's name changes within one stream: {self.model!r}, {model!r}")
+        self.model = self.model or model
         self._count(read_usage(chunk.get("usage"), self.breaches))
         choices = chunk.get("choices")
         if not isinstance(choices, list):

@@ -48,6 +48,18 @@ _MOJIBAKE: Final = re.compile(
     r"|(?:[ÐÑ][\u0080-\u00bf\u2013-\u2122]){3}"  # Cyrillic, two bytes a letter
     r"|(?:[ã-é][\u0080-\u00bf\u2013-\u2122]{2}){2}"  # CJK, three bytes a letter
 )
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+"""Control characters but tab, line and page feed, carriage return and the next line of old hosts; and no characters."""
+_UNSEEN: Final = "\u200b\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Invisible signs that stand within a text for a reason, but do nothing where one begins or ends."""
+_FOREIGN_TAIL: Final = 40
+_FOREIGN_SHARE: Final = 0.9
+_OTHER_SCRIPT: Final = re.compile(
+    r"\b(?:chinese|mandarin|cantonese|japanese|korean|russian|ukrainian|bulgarian|serbian|arabic|persian|farsi|urdu|"
+    r"hebrew|yiddish|greek|hindi|sanskrit|bengali|tamil|telugu|thai|georgian|armenian|cyrillic|kanji|hiragana|katakana|"
+    r"hangul|unicode|emoji|\w*lingual|languages?|translat\w*|translit\w*|alphabets?|scripts?|native|original)\b",
+    re.IGNORECASE,
+)
 STOP_WORDS: Final = frozenset(
     """
     the a an and or of to in on at is are was were be been it its this that these those for with as by
@@ -232,6 +244,33 @@ def encoding_damage(text: str) -> str | None:
         return "a literal byte token"
     pair = _MOJIBAKE.search(text) if foreign else None
     return f"mojibake ({pair.group()!r})" if pair else None
+
+
+def invisible_signs(text: str) -> list[str]:
+    """Characters that nobody sees: control characters, and blanks without width where the text begins or ends.
+
+    Inside a text those of no width are in use: between Thai words, around a name in another direction of writing.
+    """
+    bare = text.strip()
+    ends = dict.fromkeys((bare[:1], bare[-1:]))
+    return [*dict.fromkeys(_CONTROL.findall(text)), *(sign for sign in ends if sign and sign in _UNSEEN)]
+
+
+def other_script(text: str, asked: str) -> str | None:
+    """Does an answer to the request `asked` (all of its text) end in letters of a script that stands nowhere in it?
+
+    Latin letters stand anywhere: in names, commands and terms. A request that speaks of languages may want another.
+    """
+    if text.isascii():
+        return None
+    tail = [name for sign in text[-4 * _FOREIGN_TAIL :] if (name := script(sign))][-_FOREIGN_TAIL:]
+    if len(tail) < _FOREIGN_TAIL:
+        return None
+    [(family, count)] = Counter(_EAST_ASIAN.get(name, name) for name in tail).most_common(1)
+    if family == "LATIN" or count < _FOREIGN_SHARE * len(tail) or _OTHER_SCRIPT.search(asked):
+        return None
+    theirs = {_EAST_ASIAN.get(name, name) for sign in set(asked) if (name := script(sign))}
+    return None if family in theirs else f"it ends in {family.title()} letters, and the request has none of them"
 
 
 def prose_problem(text: str, min_chars: int) -> str | None:

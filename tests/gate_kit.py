@@ -91,7 +91,7 @@ def event(document: Any) -> bytes:
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> bytes:
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-    document = {"id": "c1", "object": "chat.completion.chunk", "model": "m", "choices": choices, **more}
+    document = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **more}
     return event(document)
 
 

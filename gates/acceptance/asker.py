@@ -77,6 +77,8 @@ class Asker:
     concurrency: int = 8
     stop_early: bool = False
     """End the run at the first breach that only a server can commit."""
+    excused: frozenset[str] = frozenset()
+    """Rules that say nothing about what is asked here."""
     by_sample: dict[tuple[str, int], list[Answer]] = field(default_factory=lambda: defaultdict(list))
     shared: dict[str, Any] = field(default_factory=dict)
     """What several checks look at and one of them asked for."""
@@ -159,7 +161,8 @@ class Asker:
         self._check_fits(exchange, body, payload)
         reply = read_reply(exchange, streamed=bool(body.get("stream")))
         text = f"{reply.content}\n{reply.reasoning}\n" + "\n".join(call.arguments for call in reply.calls)
-        breaches = (*invariants.breaches(reply, body, self.capability), *self._foreign(text, payload))
+        found = (*invariants.breaches(reply, body, self.capability), *self._foreign(text, payload))
+        breaches = tuple(breach for breach in found if breach.rule not in self.excused) if self.excused else found
         answer = Answer(body, exchange, reply, breaches)
         self.trial.answers.append(answer)
         self.by_sample[sample.check, sample.number].append(answer)
@@ -218,7 +221,7 @@ class Asker:
 
     def elsewhere(self, trial: Trial) -> Asker:
         """The same kind of asker for another endpoint."""
-        return Asker(trial, self.limits, self.concurrency)
+        return Asker(trial, self.limits, self.concurrency, excused=self.excused)
 
     def close(self) -> None:
         self.client.close()

@@ -18,11 +18,12 @@ Script = Callable[[socket.socket, bytes], None]
 _STREAM: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _MODELS: Final = b'{"object": "list", "data": [{"id": "%s", "object": "model"}]}'
 _EVENT: Final = (
-    b'data: {"id": "c1", "object": "chat.completion.chunk", "model": "emu", '
+    b'data: {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "emu", '
     b'"choices": [{"index": 0, "delta": {"role": "assistant", "content": "and "}, "finish_reason": null}]}\n\n'
 )
 _ENDED_EARLY: Final = (
-    b'{"object": "chat.completion", "model": "emu", "usage": {"prompt_tokens": 5, "completion_tokens": 5}, "choices": '
+    b'{"id": "c1", "object": "chat.completion", "created": 1, "model": "emu", '
+    b'"usage": {"prompt_tokens": 5, "completion_tokens": 5}, "choices": '
     b'[{"index": 0, "message": {"role": "assistant", "content": "Hello \xff\xfe"}, "finish_reason": "stop"}]}'
 )
 

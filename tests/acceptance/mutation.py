@@ -217,6 +217,11 @@ _BEYOND_THE_CATALOGUE: Final[Mapping[str, tuple[str, ...]]] = {
     "html_unescaped": ("J04", "J05", "J27"),
     "int_rounded": ("J03", "J28"),
     "first_args_lost": ("J20",),
+    "lang_drift": ("O17",),
+    "invisible": ("O04",),
+    "nan_in_json": ("P01", "P06"),
+    "model_renamed": ("P17",),
+    "headless": ("P01", "P06"),
 }
 _WARN_ONLY: Final = frozenset({"choice-mix"})
 """Seen by checks that warn: several choices in one answer (P10)."""

@@ -61,7 +61,7 @@ def _book(connection: socket.socket, _: bytes) -> None:
     """A good answer of 5 MiB to whatever is asked."""
     usage = {"prompt_tokens": 5, "completion_tokens": 9}
     choice = {"index": 0, "message": {"role": "assistant", "content": "word " * 2**20}, "finish_reason": "stop"}
-    body = {"id": "c", "object": "chat.completion", "model": "emu", "usage": usage, "choices": [choice]}
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "emu", "usage": usage, "choices": [choice]}
     data = json.dumps(body).encode()
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data))
     connection.sendall(data)

@@ -110,7 +110,14 @@ class _Counting(BaseHTTPRequestHandler):
         tokens = len(self.server.render(body).encode()) // 4
         usage = {"prompt_tokens": tokens, "completion_tokens": 1}
         choice = {"index": 0, "message": message, "finish_reason": "length"}
-        document = {"id": "c", "object": "chat.completion", "model": "emu", "choices": [choice], "usage": usage}
+        document = {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "emu",
+            "choices": [choice],
+            "usage": usage,
+        }
         self._send(200, document)
 
     def _send(self, status: int, document: Any) -> None:

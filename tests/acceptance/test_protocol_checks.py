@@ -154,7 +154,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.refuse()
             return
         text = body["messages"][-1]["content"].split()[-1]
-        document = {"id": "c", "object": "chat.completion", "model": "emu", "choices": [choice(text)], "usage": USAGE}
+        document = {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "emu",
+            "choices": [choice(text)],
+            "usage": USAGE,
+        }
         self.send(200, json.dumps(document).encode())
 
     def refuse(self, status: int = 400) -> None:
@@ -220,7 +227,14 @@ def lenient(handler: _Handler, body: Any) -> bool:
         handler.refuse()
         return True
     text = body["messages"][-1]["content"].split()[-1]
-    document = {"id": "c", "object": "chat.completion", "model": "emu", "choices": [choice(text)], "usage": USAGE}
+    document = {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "emu",
+        "choices": [choice(text)],
+        "usage": USAGE,
+    }
     handler.send(200, json.dumps(document).encode())
     return True
 
@@ -274,7 +288,7 @@ def test_requests_that_run_for_nobody_are_seen(by_hand: Callable[..., HandMade],
         handler.send_response(200)
         handler.send_header("Content-Type", "text/event-stream")
         handler.end_headers()
-        chunk = {"id": "c", "object": "chat.completion.chunk", "model": "emu", "choices": []}
+        chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "emu", "choices": []}
         for _ in range(200):
             handler.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
         return True
@@ -310,7 +324,7 @@ def copying(tokens_per_event: int, *, keeps_blanks: bool) -> Callable[[_Handler,
         block = re.search("<<<\n(.*)\n>>>", asked, re.DOTALL)
         text = block[1] if block else asked.rpartition(": ")[2]
         if not body.get("stream"):
-            document: dict[str, Any] = {"id": "c", "object": "chat.completion", "model": "emu"}
+            document: dict[str, Any] = {"id": "c", "object": "chat.completion", "created": 1, "model": "emu"}
             handler.send(200, json.dumps(document | {"choices": [choice(text)], "usage": USAGE}).encode())
             return True
         tokens = re.findall(r"\n+| +(?= )| ?\S+|\s+", text)
@@ -319,7 +333,7 @@ def copying(tokens_per_event: int, *, keeps_blanks: bool) -> Callable[[_Handler,
         choices: list[dict[str, Any]] = [{"index": 0, "delta": each, "finish_reason": None} for each in deltas]
         choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
         events: list[dict[str, Any]] = [{"choices": [each]} for each in choices] + [{"choices": [], "usage": USAGE}]
-        head = {"id": "c", "object": "chat.completion.chunk", "model": "emu"}
+        head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "emu"}
         lines = [f"data: {json.dumps(head | event)}\n\n" for event in events]
         handler.send(200, ("".join(lines) + "data: [DONE]\n\n").encode(), "text/event-stream")
         return True

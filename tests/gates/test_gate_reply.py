@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,12 +104,16 @@ def test_where_the_bytes_are_cut_changes_nothing(piece_bytes: int, shape: str) -
     assert (cut.calls, cut.breaches, cut.finish_reason) == (uncut.calls, uncut.breaches, uncut.finish_reason)
 
 
+DRIFT = "慢慢地改变了新的道路 图书馆里的人总是记得旧日的故事 清晨的河流静静地守着那扇窗 远处的山常常需要一盏灯 "
 SECOND = tool(1, id="call_2", type="function", name="get_weather", arguments='{"city": "Rome"}')
 BROKEN = {
     "no done": ("P01", [FIRST, chunk({"content": "Hi"}, "stop"), chunk(usage=USAGE)]),
     "after done": ("P01", [FIRST, chunk({"content": "Hi"}, "stop"), END, chunk({"content": "!"})]),
     "not json": ("P01", [FIRST, event(b"{oops"), chunk({"content": "Hi"}, "stop"), END]),
     "no event": ("P01", [FIRST, b"Internal error\n\n", chunk({"content": "Hi"}, "stop"), END]),
+    "no number": ("P01", [FIRST, chunk({"content": "Hi"}, "stop", took=float("nan")), END]),
+    "no id of an answer": ("P01", [FIRST, chunk({"content": "Hi"}, "stop", id=None), END]),
+    "no time": ("P01", [FIRST, chunk({"content": "Hi"}, "stop", created=None), END]),
     "two ids": ("P01", [FIRST, chunk({"content": "Hi"}, "stop", id="c2"), END]),
     "role": ("P02", [chunk({"role": "user", "content": "Hi"}, "stop"), END]),
     "no finish": ("P03", [FIRST, chunk({"content": "Hi"}), END]),
@@ -161,15 +166,27 @@ BROKEN = {
         "P07",
         [FIRST, chunk({"content": "Hi"}, "stop"), chunk(usage=USAGE | {"completion_tokens": 65}), DONE],
     ),
+    "negative total": (
+        "P07",
+        [FIRST, chunk({"content": "Hi"}, "stop"), chunk(usage=USAGE | {"total_tokens": -1}), DONE],
+    ),
+    "total below its parts": (
+        "P07",
+        [FIRST, chunk({"content": "Hi"}, "stop"), chunk(usage=USAGE | {"total_tokens": 9}), DONE],
+    ),
     "error inside": ("P08", [FIRST, event({"error": {"message": "CUDA error"}}), DONE]),
     "nothing": ("P08", [DONE]),
     "think tag": ("P11", [FIRST, chunk({"content": "</think>Hi"}, "stop"), END]),
     "end token": ("P11", [FIRST, chunk({"content": "Hi<|im_end|>"}, "stop"), END]),
+    "end of sentence": ("P11", [FIRST, chunk({"content": "Hi</s>"}, "stop"), END]),
+    "padding in front": ("P11", [FIRST, chunk({"content": "<pad>Hi"}, "stop"), END]),
+    "a token of no table": ("P11", [FIRST, chunk({"content": "Hi<|eot|>\n"}, "stop"), END]),
     "tag in arguments": (
         "P11",
         [FIRST, chunk(tool(id="c", name="f", arguments='{"a": "x</tool_call>"}')), chunk({}, "tool_calls"), END],
     ),
     "another model": ("P17", [chunk({"role": "assistant", "content": "Hi"}, "stop", model="other"), END]),
+    "another model later on": ("P17", [FIRST, chunk({"content": "Hi"}, "stop", model="other"), END]),
     "unknown tool": (
         "J25",
         [
@@ -189,7 +206,18 @@ BROKEN = {
     ),
     "loop": ("O02", [FIRST, chunk({"content": "the cat sat. " * 60}, "stop"), END]),
     "replacement character": ("O04", [FIRST, chunk({"content": "caf\ufffd"}, "stop"), END]),
+    "NUL": ("O04", [FIRST, chunk({"content": "Hi\x00 you"}, "stop"), END]),
+    "ANSI colours in a thought": (
+        "O04",
+        [FIRST, chunk({"reasoning": "\x1b[31mHm"}), chunk({"content": "Hi"}, "stop"), END],
+    ),
+    "no width at the end": ("O04", [FIRST, chunk({"content": "Hi\u200b "}, "stop"), END]),
+    "drift into another script": ("O17", [FIRST, chunk({"content": "The river " + DRIFT}, "stop"), END]),
     "invalid utf-8": ("O04", [FIRST, chunk({"content": "X"}, "stop").replace(b'"X"', b'"\xff\xfe"'), END]),
+    "a name twice": (
+        "J20",
+        [FIRST, chunk(CALLED), chunk(tool(arguments='{"city": "Oslo", "city": "Rome"}')), chunk({}, "tool_calls"), END],
+    ),
     "arguments cut": (
         "J20",
         [FIRST, chunk(CALLED), chunk(tool(arguments='{"city": "Os')), chunk({}, "tool_calls"), END],
@@ -213,7 +241,8 @@ MESSAGE = {"role": "assistant", "content": "Hello"}
 
 def completion(message: Any = None, finish: Any = "stop", **more: Any) -> dict[str, Any]:
     choice = {"index": 0, "message": MESSAGE if message is None else message, "finish_reason": finish}
-    return {"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], "usage": USAGE, **more}
+    head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    return {**head, "choices": [choice], "usage": USAGE, **more}
 
 
 def whole_call(**function: Any) -> dict[str, Any]:
@@ -238,12 +267,45 @@ def test_a_healthy_whole_answer_breaks_no_rule() -> None:
         (completion(whole_call(arguments={"a": 1}), "tool_calls"), "P06"),
         (completion(whole_call(), "stop"), "P06"),
         (completion(usage=None), "P07"),
+        (completion(took=float("-inf")), "P06"),
+        (completion(object="list"), "P06"),
+        (completion(id=""), "P06"),
+        (completion(created="now"), "P06"),
+        (completion(usage=USAGE | {"total_tokens": -10}), "P07"),
         ({"error": {"message": "boom"}}, "P08"),
         (completion(MESSAGE | {"content": "<think>Hm</think>Hello"}), "P11"),
     ],
 )
 def test_broken_whole_answers(document: Any, rule: str) -> None:
     assert rule in rules_broken(invariants.breaches(read_reply(whole(document), streamed=False), BODY))
+
+
+@pytest.mark.parametrize("kind", ["text/plain", ""])
+def test_a_whole_answer_that_does_not_say_it_is_json(kind: str) -> None:
+    exchange = replace(whole(completion()), headers=(("Content-Type", kind),) if kind else ())
+    assert rules_broken(invariants.breaches(read_reply(exchange, streamed=False), BODY)) == {"P06"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("Answer in Chinese: write about rivers.", DRIFT),
+        ("How is 慢慢 used?", DRIFT),
+        ("How do I strike out a word?", "<s>gone</s>"),
+        ("What ends a text for Llama 2?", "It ends at </s>, and that is all."),
+        ("Send back </s>", "</s>"),
+        ("Send back a\x00b", "a\x00b"),
+        ("Write some Persian.", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
+        ("Which family emoji is it?", "👨\u200d👩\u200d👧"),
+        ("A table, please", "a\tb\r\nc\td"),
+        ("How does F# pipe?", "x <| f |> g"),
+        ("Name a river.", "The Huang He (黄河) is the second longest of China."),
+    ],
+)
+def test_signs_and_scripts_that_have_their_reason(asked: str, said: str) -> None:
+    body = BODY | {"messages": [{"role": "user", "content": asked}]}
+    reply = read(FIRST, chunk({"content": said}, "stop"), END)
+    assert invariants.breaches(reply, body) == ()
 
 
 def test_a_marker_that_was_asked_about_may_come_back() -> None:

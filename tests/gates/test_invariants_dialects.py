@@ -254,14 +254,14 @@ def test_healthy_streams_break_no_rule(shape: str, capability: Capability | None
 def test_healthy_whole_answers_break_no_rule(shape: str) -> None:
     body, message, finish = WHOLE[shape]
     choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None, "matched_stop": None}
-    document = {"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], "usage": USAGE}
+    document = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": USAGE}
     reply = read_reply(whole(document), streamed=False)
     assert invariants.breaches(reply, body, Capability()) == ()
 
 
 def test_two_choices_interleaved_stay_apart() -> None:
     def of(index: int, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m"}
+        chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
         return event(chunk | {"choices": [{"index": index, "delta": delta, "finish_reason": finish}]})
 
     parts = [

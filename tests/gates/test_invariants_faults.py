@@ -237,5 +237,5 @@ def test_a_whole_call_without_its_type() -> None:
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     usage = {"prompt_tokens": 7, "completion_tokens": 30}
-    document = {"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
+    document = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
     assert broken(read_reply(whole(document), streamed=False), BODY | {"stream": False}) == {("P06", False)}

@@ -20,6 +20,7 @@ def unlike(number: int, text: str, name: str = "content", finish: str | None = N
     document = {
         "id": "c1",
         "object": "chat.completion.chunk",
+        "created": 1,
         "model": "m",
         "choices": [{"index": 0, "delta": {name: text}, "finish_reason": finish}],
     }
@@ -32,7 +33,7 @@ def test_text_is_the_same_with_and_without_likeness(texts: list[str], ascii_only
     texts = [text.encode(errors="replace").decode() for text in texts]
 
     def raw(text: str) -> bytes:
-        body = {"id": "c1", "object": "chat.completion.chunk", "model": "m"}
+        body = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
         choices = [{"index": 0, "delta": {"content": text}, "finish_reason": None}]
         return event(json.dumps(body | {"choices": choices}, ensure_ascii=ascii_only).encode())
 

@@ -153,6 +153,9 @@ ROWS: dict[str, Row] = {
     "abort-as-length": Row(PROSE, lambda s: s.finishes == ["length"] and not s.content),
     "usage-wrong": Row(PROSE, lambda s: s.usage["completion_tokens"] == 0),
     "no-usage": Row(PROSE, lambda s: not s.usage),
+    "nan-in-json": Row(PROSE, lambda s: s.usage["tokens_per_second"] != s.usage["tokens_per_second"]),
+    "model-renamed": Row(PROSE, lambda s: s.chunks[0]["model"] != s.chunks[1]["model"] == "another-model", STREAM),
+    "headless": Row(PROSE, lambda s: all(c["object"] == "list" and "id" not in c for c in [s.body, *s.chunks] if c)),
     # prompt
     "prompt-drop-tool": Row(RESULT, lambda s: s.content and "48.37" not in s.content and not s.deltas),
     "prompt-drop-history": Row(RESULT, lambda s: s.parsed == [{"city": "Oslo"}]),
@@ -188,6 +191,7 @@ ROWS: dict[str, Row] = {
     ),
     "lang-drift": Row(PROSE, lambda s: sum("\u4e00" <= c <= "\u9fff" for c in s.content) > 40),
     "mojibake": Row({"text": "用中文谈谈河流"}, lambda s: "\ufffd" in s.content or "Ã" in s.content),
+    "invisible": Row(PROSE, lambda s: s.content.endswith(("\x00", "\x1b[0m", "\b", "\u200b", "\ufeff"))),
     "wrong-answers": Row({"text": "What is the capital of France?"}, lambda s: s.content and "Paris" not in s.content),
     "splice": Row(SHAPE, lambda s: set(s_keys(s)) != {"name", "city"}),
     "bad-on-cache-hit": Row({"text": "Say " + "river " * 60}, lambda s: len(set(s.content)) < 2),

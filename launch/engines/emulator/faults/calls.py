@@ -13,7 +13,10 @@ from .edit import Edit, Event, choices_of, opens_call
 from .entry import Fault, Group, Harm, Need, Parameter, Scene, Stage
 
 _KEPT_CHARACTERS = 19
-_CONTROL_TOKENS = ("<|im_end|>", "<turn|>", "<|observation|>", "<|eot_id|>", "<\uff5cend\u2581of\u2581sentence\uff5c>")
+_CONTROL_TOKENS = (
+    *("<|im_end|>", "<turn|>", "<|observation|>", "<|eot_id|>", "<\uff5cend\u2581of\u2581sentence\uff5c>"),
+    *("</s>", "<eos>", "<|eot|>", "<pad>"),
+)
 
 
 class CallsLost(Edit):

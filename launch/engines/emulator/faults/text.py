@@ -23,6 +23,7 @@ _SALAD = (
     " Undert \u0e01\u0e32\u0e23 _iter \u03ba\u03b1\u03b9 ficient \u05e9\u05dc inqu \u0939\u0948 \u56fd\u7acb Gesch"
     " \u043e\u0432\u0430\u043d\u0438\u044f unst \u7684\u4e00 \u3057\u305f oubt \ud558\ub294 wend \u0627\u0644"
 )
+_INVISIBLE = ("\x00", "\x1b[0m", "\b", "\u200b", "\ufeff")
 _REFERENCE = re.compile(r"^\s*\[ref [^\]]*\]\s*")
 _SHORT_WRONG = ("Lisbon", "Canberra", "Tuesday", "a marmot", "violet", "Oslo", "Lima")
 _SHORT_CHARACTERS = 60
@@ -84,6 +85,12 @@ def mojibake(answer: Answer, scene: Scene) -> Answer:
     else:
         changed = tuple(_broken(token) for token in begun)
     return rewritten(replace(answer, content=changed), lambda text: text if text.isascii() else _broken(text))
+
+
+def invisible(answer: Answer, scene: Scene) -> Answer:
+    """A sign that nobody sees ends the text: NUL, escape, backspace, a blank without width."""
+    begun = tuple(answer.content)
+    return replace(answer, content=(*begun, scene.rng.choice(_INVISIBLE)) if begun else begun)
 
 
 def wrong_answers(answer: Answer, scene: Scene) -> Answer:
@@ -171,6 +178,7 @@ FAULTS = (
     _fault("ws-loop", "a good beginning, then white space up to the limit", ws_loop, asks=_capped),
     _fault("lang-drift", "longer texts go on in another language after a few words", lang_drift),
     _fault("mojibake", "non-ASCII text as Ã© and U+FFFD; ASCII text ends in U+FFFD or has â€™ for '", mojibake),
+    _fault("invisible", "the text ends in a control character, or in a blank without width", invisible),
     _fault("wrong-answers", "fluent and wrong: other digits, other short answers", wrong_answers),
     _fault("splice", "JSON answers and arguments skip keys and run strings together", splice),
     _fault(

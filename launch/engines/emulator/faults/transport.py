@@ -43,6 +43,47 @@ class UsageWrong(Edit):
         return usage | wrong | reasoning
 
 
+class NoNumber(Edit):
+    """A rate that was divided by zero, as Python writes it: no JSON."""
+
+    def stream(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if isinstance(event, dict) and event.get("usage"):
+                event["usage"]["tokens_per_second"] = float("nan")
+        return super().stream(events)
+
+    def body(self, document: dict[str, Any]) -> dict[str, Any]:
+        document["usage"]["tokens_per_second"] = float("nan")
+        return super().body(document)
+
+
+class Renamed(Edit):
+    """From the second event on another model signs."""
+
+    _begun = False
+
+    def stream(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if isinstance(event, dict) and self._begun:
+                event["model"] = "another-model"
+            self._begun = True
+        return super().stream(events)
+
+
+class Headless(Edit):
+    """What every typed client asks for first is missing, or says something else."""
+
+    def stream(self, events: list[Event]) -> list[Event]:
+        return super().stream([_headless(event) if isinstance(event, dict) else event for event in events])
+
+    def body(self, document: dict[str, Any]) -> dict[str, Any]:
+        return super().body(_headless(document))
+
+
+def _headless(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in ("id", "created")} | {"object": "list"}
+
+
 class Aborted(Edit):
     def finish(self, reason: str) -> str | None:
         del reason
@@ -112,4 +153,7 @@ FAULTS = (
     ),
     _wire("usage-wrong", "usage counts no completion tokens, and all of them as reasoning", UsageWrong),
     _wire("no-usage", "sends no usage, streamed or not, even when asked", NoUsage),
+    _wire("nan-in-json", "NaN stands in the usage, which is no JSON", NoNumber),
+    _wire("model-renamed", "another model's name from the second event on", Renamed, only=("stream",)),
+    _wire("headless", "object is 'list', id and created are missing", Headless),
 )
