@@ -303,7 +303,8 @@ def likely(nats: float) -> Callable[[str, bytes], tuple[int, bytes]]:
             message = {"role": "assistant", "content": "Here I am."}
             usage = {"prompt_tokens": 9, "completion_tokens": 3}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            return 200, json.dumps({"model": asked["model"], "choices": [choice], "usage": usage}).encode()
+            head = {"id": "c", "object": "chat.completion", "created": 1, "model": asked["model"]}
+            return 200, json.dumps({**head, "choices": [choice], "usage": usage}).encode()
         words = len(asked["prompt"].split())
         prompt = [None, *({"7": {"logprob": -nats}} for _ in range(words))]
         return 200, json.dumps({"choices": [{"prompt_logprobs": prompt}]}).encode()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .calls import CallsLost
-from .edit import DONE, Edit, Event
+from .edit import DONE, Edit, Event, choices_of
 from .entry import Fault, Group, Need, Parameter, Scene, Stage
 
 if TYPE_CHECKING:
@@ -58,15 +58,12 @@ class NoNumber(Edit):
 
 
 class Renamed(Edit):
-    """From the second event on another model signs."""
-
-    _begun = False
+    """Another model signs all events but the one that opens the message."""
 
     def stream(self, events: list[Event]) -> list[Event]:
         for event in events:
-            if isinstance(event, dict) and self._begun:
+            if isinstance(event, dict) and not any(choice["delta"].get("role") for choice in choices_of(event)):
                 event["model"] = "another-model"
-            self._begun = True
         return super().stream(events)
 
 
@@ -154,6 +151,6 @@ FAULTS = (
     _wire("usage-wrong", "usage counts no completion tokens, and all of them as reasoning", UsageWrong),
     _wire("no-usage", "sends no usage, streamed or not, even when asked", NoUsage),
     _wire("nan-in-json", "NaN stands in the usage, which is no JSON", NoNumber),
-    _wire("model-renamed", "another model's name from the second event on", Renamed, only=("stream",)),
+    _wire("model-renamed", "another model's name in all events but the first", Renamed, only=("stream",)),
     _wire("headless", "object is 'list', id and created are missing", Headless),
 )
