@@ -18,9 +18,10 @@ from gates.counters import Counters, read_counters
 from gates.endpoint import Endpoint, model_names
 from gates.reply import Reply, read_reply
 from gates.replyparts import refusal_text
+from gates.retry import busy
 from gates.strict import StrictModel, read_model
 from gates.textrules import one_sign_only
-from gates.trial import DeadlineError, needs_key, refusal_hint
+from gates.trial import needs_key, refusal_hint
 
 if TYPE_CHECKING:
     from gates.contract import Verdict
@@ -64,13 +65,9 @@ def probe(
     Raises `GateUsageError` when `endpoint` is no http URL; never for anything the network or the engine does.
     """
     server = Endpoint.at(endpoint, api_key)
-    return _probe(server, model, timeout_s=timeout_s, max_tokens=max_tokens, stream=stream)[0]
-
-
-def _probe(server: Endpoint, model: str, *, timeout_s: float, max_tokens: int, stream: bool) -> tuple[Probe, Exchange]:
     body = probe_body(model, max_tokens=max_tokens, stream=stream)
     exchange = server.chat(body, timeout_s=timeout_s, limit_bytes=_MAX_PROBE_BYTES)
-    return _judge(exchange, server, model, stream=stream, timeout_s=timeout_s), exchange
+    return _judge(exchange, server, model, stream=stream, timeout_s=timeout_s)
 
 
 def probe_body(model: str, *, max_tokens: int, stream: bool) -> dict[str, Any]:
@@ -173,16 +170,12 @@ def run(trial: Trial) -> Verdict:
 
 def _check_probe(trial: Trial, settings: HealthSettings, number: int, *, stream: bool) -> bool:
     check_id = f"generates.{'stream' if stream else 'whole'}.{number + 1}"
-    remaining_s = trial.remaining_s()
-    if remaining_s <= 0:
-        raise DeadlineError
-    seen, exchange = _probe(
-        trial.endpoint,
-        trial.request.model,
-        timeout_s=min(settings.timeout_s, remaining_s),
-        max_tokens=settings.max_tokens,
-        stream=stream,
-    )
+    model, timeout_s = trial.request.model, settings.timeout_s
+    body = probe_body(model, max_tokens=settings.max_tokens, stream=stream)
+    # A refused connection is what this gate is there to see; a full queue is not.
+    exchange = trial.asked(body, timeout_s=timeout_s, limit_bytes=_MAX_PROBE_BYTES, worth=busy)
+    patience_s = min(timeout_s, trial.remaining_s() + exchange.total_s)
+    seen = _judge(exchange, trial.endpoint, model, stream=stream, timeout_s=patience_s)
     if exchange.status in (401, 403):
         verdict, sentence = (
             VerdictKind.ERROR,

@@ -46,7 +46,8 @@ def _verdict(name: str, request: GateRequest, stderr: IO[str], age_s: float) -> 
 
 
 def _run(trial: Trial, stderr: IO[str]) -> Verdict:
-    return settled(trial, catalog.find(trial.request.gate).run, stderr)
+    with trial.teller.heartbeat():
+        return settled(trial, catalog.find(trial.request.gate).run, stderr)
 
 
 def settled(trial: Trial, judging: Callable[[Trial], Verdict], stderr: IO[str]) -> Verdict:

@@ -8,17 +8,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeGuard
+
+from gates.teller import waiting_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 Heard = Mapping[str, Any]
 """One line of progress: `gate`, and any of `started`, `left`, `check`, `verdict`, `sentence`, `log`, `skipped`, `warn`,
-`waived`, `done`, `of`, `requests`, `ended`."""
+`waived`, `done`, `of`, `requests`, `ended`; `in_flight` and `oldest_s` while nothing ends: what is waited for."""
 
 _PLAIN_EVERY_S: Final = 10.0
 """So often a plain log is told how far a gate is, where it says nothing else."""
+_A_LIFETIME_S: Final = 1e9
 _GUESS_AFTER_S: Final = 3.0
 _GUESS_AFTER_SHARE: Final = 0.05
 
@@ -34,6 +37,8 @@ class Position:
     of: int | None = None
     requests: int | None = None
     started_s: float = 0.0
+    waits: tuple[int, float] | None = None
+    """So many requests wait for their answers, the oldest since; None once anything else was told."""
 
     def after(self, fields: Heard, now_s: float) -> Position:
         """The position that one more line tells. Gates are foreign programs: what is misshapen is passed over."""
@@ -41,9 +46,12 @@ class Position:
             left = fields.get("left")
             names = tuple(str(name) for name in left) if isinstance(left, list | tuple) else ()
             return Position(str(fields.get("gate", "")), names, started_s=now_s)
+        in_flight, oldest_s = fields.get("in_flight"), fields.get("oldest_s")
+        if _is_count(in_flight) and _is_time(oldest_s):
+            return replace(self, waits=(in_flight, now_s - oldest_s))
         counted = {key: fields[key] for key in ("done", "of", "requests") if _is_count(fields.get(key))}
         doing = fields.get("check") or fields.get("sentence")
-        return replace(self, **counted, doing=doing if isinstance(doing, str) and doing else self.doing)
+        return replace(self, **counted, doing=doing if isinstance(doing, str) and doing else self.doing, waits=None)
 
     def left_s(self, now_s: float) -> float | None:
         """How long the gate will still take if it goes on like this; None while nobody can tell."""
@@ -66,12 +74,17 @@ class Position:
         guess_s = self.left_s(now_s)
         about = f", about {_span(guess_s)} left" if guess_s is not None else ""
         then = f"then {', '.join(self.left)}" if self.left else ""
-        parts = [self.how_far(), f"{_span(now_s - self.started_s)}{about}", self.doing, then]
+        doing = waiting_words(self.waits[0], now_s - self.waits[1]) if self.waits is not None else self.doing
+        parts = [self.how_far(), f"{_span(now_s - self.started_s)}{about}", doing, then]
         return " · ".join([self.gate, *(part for part in parts if part)])
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_time(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _A_LIFETIME_S
 
 
 def _span(seconds: float) -> str:

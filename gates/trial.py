@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from gates import invariants, waivers
+from gates import invariants, retry, waivers
 from gates.capability import Capability, read_capability
 from gates.contract import Check, Verdict, VerdictKind, combined
 from gates.endpoint import Endpoint
@@ -18,17 +18,16 @@ from gates.errors import GateUsageError
 from gates.evidence import Evidence
 from gates.redact import Redactor
 from gates.reply import Reply, error_text, read_reply
+from gates.teller import Teller
 from gates.waivers import Mode, Seen, Waiver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gates.contract import GateRequest
     from gates.toolwire import Breach
     from gates.wire import Exchange
 
-MAX_RETRIES: Final = 2
-RETRY_PAUSE_S: Final = 0.5
 # Ten times what the longest answer that a gate asks for takes on the wire.
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
@@ -80,7 +79,7 @@ class Trial:
     endpoint: Endpoint
     capability: Capability
     evidence: Evidence
-    progress: IO[str]
+    teller: Teller
     ends_at_s: float
     started_at: datetime
     started_s: float
@@ -89,28 +88,44 @@ class Trial:
     measurements: dict[str, Any] = field(default_factory=dict)
     retries: int = 0
     waivers: tuple[Waiver, ...] = ()
+    pause: Callable[[float], None] = time.sleep
+    """Waits so many seconds."""
 
     def remaining_s(self) -> float:
         return self.ends_at_s - time.monotonic()
 
     def ask(self, body: Mapping[str, Any], *, timeout_s: float) -> Answer:
-        """Ask the engine. Only *connection refused*, 429 and 503 are asked again, at most twice: repeating until it
-        works would hide the very faults that are looked for. Raises `DeadlineError`, `CannotJudgeError`
-        and `WrongModelError`.
+        """Ask the engine, and again where nobody listens yet or it has no room (`gates.retry`).
+
+        Raises `DeadlineError`, `CannotJudgeError` and `WrongModelError`.
         """
-        streamed = bool(body.get("stream"))
-        for attempt in range(MAX_RETRIES + 1):
-            allowed_s = self._allowed_s(timeout_s)
-            exchange = self.endpoint.chat(body, timeout_s=allowed_s, limit_bytes=_MAX_ANSWER_BYTES)
-            if attempt == MAX_RETRIES or not worth_a_retry(exchange) or self.remaining_s() < RETRY_PAUSE_S * 2:
-                break
-            self.retries += 1
-            time.sleep(RETRY_PAUSE_S)
+        exchange = self.asked(body, timeout_s=timeout_s, limit_bytes=_MAX_ANSWER_BYTES)
         self.guard(exchange)
-        reply = read_reply(exchange, streamed=streamed)
+        reply = read_reply(exchange, streamed=bool(body.get("stream")))
         answer = Answer(body, exchange, reply, invariants.breaches(reply, body, self.capability))
         self.answers.append(answer)
         return answer
+
+    def asked(
+        self,
+        body: Mapping[str, Any],
+        *,
+        timeout_s: float,
+        limit_bytes: int,
+        worth: Callable[[Exchange], bool] = retry.unreached_or_busy,
+    ) -> Exchange:
+        """What comes back, unjudged; what is `worth` it is asked again. Raises `DeadlineError`."""
+        attempt = 0
+        while True:
+            allowed_s = self._allowed_s(timeout_s)
+            with self.teller.request(self.request.endpoint):
+                exchange = self.endpoint.chat(body, timeout_s=allowed_s, limit_bytes=limit_bytes)
+            wait_s = retry.pause_s(exchange, attempt, self.remaining_s(), datetime.now(UTC), worth)
+            if wait_s is None:
+                return exchange
+            attempt += 1
+            self.retries += 1
+            self.pause(wait_s)
 
     def check(
         self,
@@ -177,12 +192,22 @@ class Trial:
         """A line of progress."""
         self.progress_line({"sentence": self.evidence.redactor.text(sentence)})
 
-    def verdict(self, passed: str) -> Verdict:
-        """The verdict on all checks so far; `passed` is the sentence when nothing speaks against the engine."""
-        kind = combined(check.verdict for check in self.checks if not check.skipped)
+    def verdict(self, passed: str, *, nothing: str = "") -> Verdict:
+        """The verdict on all checks so far; `passed` is the sentence when nothing speaks against the engine.
+
+        `nothing`: why nothing that was asked for was decided, where the gate knows it. Then, and when every check was
+        skipped or there is none, nothing speaks for the engine either: it could not be told.
+        """
+        decided = [check.verdict for check in self.checks if not check.skipped]
+        kind = combined(decided)
+        if kind is not VerdictKind.PASS:
+            sentence = self._why(kind)
+        elif nothing or not decided:
+            kind, sentence = VerdictKind.INCONCLUSIVE, f"nothing was decided: {nothing or skipped_words(self.checks)}"
+        else:
+            sentence = passed
         if self.retries:
             self.measurements["retries"] = self.retries
-        sentence = passed if kind is VerdictKind.PASS else self._why(kind)
         return Verdict(
             gate=self.request.gate,
             verdict=kind,
@@ -236,9 +261,19 @@ class Trial:
 
     def progress_line(self, fields: Mapping[str, Any]) -> None:
         """One JSON line on stderr; the gate's name and its time are added."""
-        line = {"gate": self.request.gate, "elapsed_s": round(time.monotonic() - self.started_s, 3), **fields}
-        self.progress.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self.progress.flush()
+        self.teller.line(fields)
+
+
+def skipped_words(checks: Sequence[Check]) -> str:
+    """Why none of `checks` decided anything: ``J07 was skipped: the capability …``."""
+    skipped = [check for check in checks if check.skipped]
+    if not skipped:
+        return "no check was asked"
+    first = skipped[0]
+    why = first.sentence.removeprefix("skipped: ")
+    if len(skipped) == 1:
+        return f"{first.id} was skipped: {why}"
+    return f"all {len(skipped)} checks were skipped; {first.id}: {why}"
 
 
 def _mode(check: Check) -> Mode | None:
@@ -257,18 +292,25 @@ def open_trial(request: GateRequest, progress: IO[str], *, age_s: float = 0.0) -
     """
     api_key = api_key_of(request.api_key_env)
     now_s = time.monotonic()
-    # A gate ends a little before it would be ended, so that what it saw is not lost.
-    reserve_s = min(2.0, request.deadline_s * 0.1)
     return Trial(
         request=request,
         endpoint=Endpoint.at(request.endpoint, api_key),
         capability=read_capability(request.capability),
         evidence=Evidence(Path(request.evidence_dir), Redactor(api_key), request.api_key_env),
-        progress=progress,
-        ends_at_s=now_s + request.deadline_s - reserve_s - age_s,
+        teller=Teller(progress, request.gate, now_s),
+        ends_at_s=now_s + request.deadline_s - reserve_s(request.deadline_s) - age_s,
         started_at=datetime.now(UTC),
         started_s=now_s,
     )
+
+
+def reserve_s(deadline_s: float) -> float:
+    """So long before it would be ended a gate ends, so that what it saw is not lost.
+
+    What is to be done then grows with what was asked, and so with the deadline: hundreds of answers are judged and
+    written as evidence, perhaps on a machine that has other work. 2 s were too short for that once.
+    """
+    return max(min(2.0, deadline_s * 0.1), min(15.0, deadline_s * 0.05))
 
 
 def needs_key(status: int | None, variable: str | None, api_key: str | None) -> str:
@@ -298,9 +340,3 @@ def api_key_of(variable: str | None) -> str | None:
     if not key:
         raise GateUsageError(f"The environment variable {variable} should hold the API key and is empty or not set.")
     return key
-
-
-def worth_a_retry(exchange: Exchange) -> bool:
-    """*Connection refused*, 429 and 503: the only answers after which the same is asked again."""
-    refused = exchange.failure is not None and exchange.failure.layer == "port"
-    return refused or exchange.status in (429, 503)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from gates import invariants
+from gates import invariants, retry
 from gates.acceptance.check import NONCE, Sample, Skip
 from gates.load_client import LoadClient
 from gates.reply import error_text, read_reply
 from gates.toolwire import Breach
-from gates.trial import MAX_RETRIES, RETRY_PAUSE_S, Answer, DeadlineError, Trial, worth_a_retry
+from gates.trial import Answer, DeadlineError, Trial
 from gates.wire import encode_body
 
 if TYPE_CHECKING:
@@ -83,6 +85,8 @@ class Asker:
     shared: dict[str, Any] = field(default_factory=dict)
     """What several checks look at and one of them asked for."""
     requests: int = 0
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits so many seconds."""
     _nonces: set[str] = field(default_factory=set)
     _silent: int = 0
     _huge: int = 0
@@ -153,13 +157,13 @@ class Asker:
         return {key: value for key, value in body.items() if value is not None}
 
     async def send(self, sample: Sample, body: Mapping[str, Any]) -> Answer:
-        """Ask exactly this. Only *connection refused*, 429 and 503 are asked again, at most twice."""
+        """Ask exactly this, and again where nobody listens yet or the engine has no room (`gates.retry`)."""
         self._nonces.update(NONCE.findall(sample.nonce))
         payload = encode_body(body)
-        exchange = await self._exchange(payload)
+        exchange, at_once = await self._exchange(payload)
         await asyncio.to_thread(self.trial.guard, exchange) if exchange.status in _GUARDED else None
         self._check_fits(exchange, body, payload)
-        reply = read_reply(exchange, streamed=bool(body.get("stream")))
+        reply = retry.with_hint(read_reply(exchange, streamed=bool(body.get("stream"))), exchange, at_once)
         text = f"{reply.content}\n{reply.reasoning}\n" + "\n".join(call.arguments for call in reply.calls)
         found = (*invariants.breaches(reply, body, self.capability), *self._foreign(text, payload))
         breaches = tuple(breach for breach in found if breach.rule not in self.excused) if self.excused else found
@@ -196,9 +200,9 @@ class Asker:
         """Any request, its answer unjudged: nothing about it counts towards the invariants."""
         data = payload if isinstance(payload, bytes) else b"" if payload is None else encode_body(payload)
         self.requests += 1
-        exchange = await self.client.one(
-            data, deadline_s=self._until_s(timeout_s), method=method, path=path, abort_when=abort_when
-        )
+        until_s = self._until_s(timeout_s)
+        with self.trial.teller.request(self.trial.request.endpoint):
+            exchange = await self.client.one(data, deadline_s=until_s, method=method, path=path, abort_when=abort_when)
         self._check_time(exchange)
         return exchange
 
@@ -234,19 +238,24 @@ class Asker:
             raise self._too_late()
         return time.monotonic() + min(timeout_s or self.limits.timeout_s, remaining_s)
 
-    async def _exchange(self, payload: bytes) -> Exchange:
-        for attempt in range(MAX_RETRIES + 1):
+    async def _exchange(self, payload: bytes) -> tuple[Exchange, int]:
+        """What came, and how many requests were under way with this one, at most."""
+        most = 0
+        for attempt in itertools.count():
             self.requests += 1
-            exchange = await self.client.one(payload, deadline_s=self._until_s())
+            until_s = self._until_s()
+            with self.trial.teller.request(self.trial.request.endpoint) as at_once:
+                most = max(most, at_once)
+                exchange = await self.client.one(payload, deadline_s=until_s)
             if exchange.failure is not None:
                 self._last_failure = exchange.failure.sentence
-            no_time = self.trial.remaining_s() < RETRY_PAUSE_S * 2
-            if attempt == MAX_RETRIES or not worth_a_retry(exchange) or no_time:
+            wait_s = retry.pause_s(exchange, attempt, self.trial.remaining_s(), datetime.now(UTC))
+            if wait_s is None:
                 break
             self.trial.retries += 1
-            await asyncio.sleep(RETRY_PAUSE_S)
+            await self.pause(wait_s)
         self._check_time(exchange)
-        return exchange
+        return exchange, most
 
     def _check_time(self, exchange: Exchange) -> None:
         if exchange.failure is None:
