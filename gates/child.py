@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,8 @@ _MAX_LOG_CHARS: Final = 2000
 _TAIL_LINES: Final = 20
 _POLL_S: Final = 0.05
 _GRACE_S: Final = 1.0
+_DRAIN_S: Final = 5.0
+"""So long what the gate has said is read to its end: on a busy machine the last checks may still be on their way."""
 _MAX_REPORT_BYTES: Final = 64 * 1024
 _MAX_CHECKS: Final = 10_000
 # A gate gets what a program needs to run, and nothing that happens to be in the environment of its caller.
@@ -74,9 +77,26 @@ def run_gate(
 
     `cancel` ends it early: the verdict then holds the checks that it had told by then. `environment` is added to what
     every gate inherits. Nothing that the gate started outlives this call. The API key is blacked out in whatever the
-    gate says. Raises `OSError` when the evidence directory cannot be made.
+    gate says. A verdict that does not say when it began and how long it took is given the times seen from here. Raises
+    `OSError` when the evidence directory cannot be made.
     """
-    started_s = time.monotonic()
+    started_at, started_s = datetime.now(UTC), time.monotonic()
+    verdict = _run(command, request, started_s, on_progress, cancel, environment)
+    times = {
+        "started_at": verdict.started_at or started_at.isoformat(timespec="milliseconds"),
+        "duration_s": verdict.duration_s or round(time.monotonic() - started_s, 3),
+    }
+    return verdict.model_copy(update=times)
+
+
+def _run(
+    command: Sequence[str],
+    request: GateRequest,
+    started_s: float,
+    on_progress: Callable[[Mapping[str, Any]], None] | None,
+    cancel: threading.Event | None,
+    environment: Mapping[str, str] | None,
+) -> Verdict:
     directory = _directory(request)
     given = _environment(request.api_key_env, environment)
     redactor = Redactor((given.get(request.api_key_env or "") or "").strip() or None)
@@ -105,8 +125,9 @@ def run_gate(
             # Also after a Ctrl-C where nobody set `cancel`: a gate does not hear it and would go on asking.
             _end(process)
         kept = _kept(report)
+    until_s = time.monotonic() + _DRAIN_S
     for thread in threads:
-        thread.join(_GRACE_S)
+        thread.join(max(0.0, until_s - time.monotonic()))
     if kept.failed:
         return _not_started(request, command, kept.failed)
     return redactor.verdict(_conclude(request, kept, streams, ended))
@@ -237,15 +258,19 @@ def _keep_check(fields: Mapping[str, Any], checks: list[Check]) -> None:
 
 def _conclude(request: GateRequest, kept: _Kept, streams: _Streams, ended: str | None) -> Verdict:
     if ended == "deadline":
-        return _cut_short(request, streams, f"The gate gave no verdict within its deadline of {request.deadline_s:g} s")
+        late = f"The gate gave no verdict within its deadline of {request.deadline_s:g} s"
+        return _failed_by_then(request, streams, "the gate did not end within its deadline") or _cut_short(
+            request, streams, late
+        )
     if ended == "cancelled":
         return _cut_short(request, streams, "The gate was cancelled before it gave a verdict")
     if streams.overflowed:
         return broken(request.gate, f"The gate wrote more than {MAX_STDOUT_BYTES} bytes to stdout and was ended.")
     verdict = parse_verdict(bytes(streams.stdout), request.gate)
-    if verdict.sentence.startswith("The gate") and not streams.stdout.strip():
-        said = f" Its last words: {streams.tail[-1][:300]!r}." if streams.tail else ""
-        return broken(request.gate, f"The gate ended {_how(kept.code)} without a verdict.{said}")
+    broke = verdict.verdict is VerdictKind.ERROR and verdict.sentence.startswith("The gate") and not verdict.checks
+    if broke and _was_lost(kept, streams):
+        lost = f"the gate ended {_how(kept.code)} without a verdict"
+        return _failed_by_then(request, streams, lost) or _lost(request, kept, streams)
     if verdict.verdict is VerdictKind.ERROR and not verdict.checks and kept.code != verdict.exit_code:
         verdict = verdict.model_copy(update={"sentence": f"{verdict.sentence} (it ended {_how(kept.code)})"})
     if kept.left:
@@ -254,9 +279,34 @@ def _conclude(request: GateRequest, kept: _Kept, streams: _Streams, ended: str |
     return verdict
 
 
+def _was_lost(kept: _Kept, streams: _Streams) -> bool:
+    """It said nothing, or died while it did."""
+    return not streams.stdout.strip() or kept.code is None or kept.code < 0
+
+
+def _lost(request: GateRequest, kept: _Kept, streams: _Streams) -> Verdict:
+    said = f" Its last words: {streams.tail[-1][:300]!r}." if streams.tail else ""
+    verdict = broken(request.gate, f"The gate ended {_how(kept.code)} without a verdict.{said}")
+    return verdict.model_copy(update={"checks": list(streams.checks)})
+
+
+def _failed_by_then(request: GateRequest, streams: _Streams, why: str) -> Verdict | None:
+    """What has failed has failed, although the gate did not live to say so; None when nothing had."""
+    failed = [check for check in _decided(streams) if check.verdict is VerdictKind.FAIL and check.waived is None]
+    if not failed:
+        return None
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    return Verdict(
+        gate=request.gate,
+        verdict=VerdictKind.FAIL,
+        sentence=f"{failed[0].id}: {failed[0].sentence}{more} ({why})",
+        checks=list(streams.checks),
+    )
+
+
 def _cut_short(request: GateRequest, streams: _Streams, sentence: str) -> Verdict:
     """No verdict, but what the gate had found by then is not lost."""
-    decided = [check for check in streams.checks if not check.skipped]
+    decided = _decided(streams)
     if not decided:
         return broken(request.gate, f"{sentence}.")
     worst = combined(check.verdict for check in decided)
@@ -264,6 +314,10 @@ def _cut_short(request: GateRequest, streams: _Streams, sentence: str) -> Verdic
     found = "none of them speaks against it" if worst is VerdictKind.PASS else f"{first.id}: {first.sentence}"
     said = f"{sentence}; {len(decided)} checks were decided by then: {found}"
     return broken(request.gate, said).model_copy(update={"checks": list(streams.checks)})
+
+
+def _decided(streams: _Streams) -> list[Check]:
+    return [check for check in streams.checks if not check.skipped]
 
 
 def _how(code: int | None) -> str:

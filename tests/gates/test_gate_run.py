@@ -160,16 +160,44 @@ def test_what_a_gate_had_found_is_not_lost_with_it(tmp_path: Path) -> None:
 
     cancelled = verdict_of(run(tmp_path, TELLS, cancel=cancel, on_progress=heard))
     late = verdict_of(run(tmp_path, TELLS, deadline_s=3))
-    for verdict, why in ((cancelled, "cancelled before it gave a verdict"), (late, "no verdict within its deadline")):
-        assert verdict.verdict == "error"
-        assert why in verdict.sentence
-        assert verdict.sentence.endswith("2 checks were decided by then: J02: no call")
+    killed = verdict_of(run(tmp_path, TELLS.replace("sleep 600", "kill -KILL $$")))
+    said = "J02: no call (the gate {})"
+    for verdict, kind, sentence in (
+        (
+            cancelled,
+            "error",
+            "The gate was cancelled before it gave a verdict; 2 checks were decided by then: J02: no call",
+        ),
+        (late, "fail", said.format("did not end within its deadline")),
+        (killed, "fail", said.format("ended by signal SIGKILL without a verdict")),
+    ):
+        assert (verdict.verdict, verdict.sentence) == (kind, sentence)
         assert [(check.id, check.verdict, check.skipped) for check in verdict.checks] == [
             ("J01", "pass", False),
             ("J02", "fail", False),
             ("J03", "inconclusive", True),
         ]
         assert (verdict.checks[1].evidence, verdict.checks[1].rule) == (["/e/1.json"], "calls")
+    # What a gate cannot say itself is seen from here.
+    assert 3 <= late.duration_s < 30
+    assert late.started_at
+
+
+@pytest.mark.parametrize("told", ['"pass", "waived": "known"', '"inconclusive", "skipped": true', '"inconclusive"'])
+def test_a_lost_gate_in_which_nothing_failed_is_an_error(tmp_path: Path, told: str) -> None:
+    body = f"""echo '{{"check": "J02", "verdict": {told}, "sentence": "no call"}}' >&2; kill -KILL $$"""
+    verdict = verdict_of(run(tmp_path, body))
+    assert verdict.verdict == "error"
+    assert verdict.sentence.startswith("The gate ended by signal SIGKILL without a verdict.")
+    assert [check.id for check in verdict.checks] == ["J02"]
+    assert verdict.duration_s > 0
+
+
+def test_the_time_that_a_gate_says_itself_is_kept(tmp_path: Path) -> None:
+    timed = PASS.replace("}", ', "duration_s": 7.5, "started_at": "2026-11-30T12:00:00Z"}')
+    verdict = verdict_of(run(tmp_path, f"echo '{timed}'"))
+    assert (verdict.duration_s, verdict.started_at) == (7.5, "2026-11-30T12:00:00Z")
+    assert verdict_of(run(tmp_path, f"echo '{PASS}'")).duration_s > 0
 
 
 def test_the_key_that_a_gate_tells_is_blacked_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
