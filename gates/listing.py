@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from gates import catalog, invariants
+from gates import catalog, invariants, parts
 from gates.bugs import bugs_of
 from gates.capability import Capability
 from gates.errors import UnknownGateError
@@ -56,21 +56,40 @@ def listed() -> dict[str, Any]:
 
 
 def explained(word: str) -> dict[str, Any]:
-    """What `word` is: a check by its id, a rule that holds for every answer, or a gate. Raises `UnknownGateError`."""
+    """What `word` is: a check, a rule or what else a report shows in its place, by its id; or a gate.
+
+    Raises `UnknownGateError`.
+    """
     from gates.acceptance import register
 
     kinds: tuple[tuple[Mapping[str, Any], Callable[[Any], dict[str, Any]]], ...] = (
         ({check.id: check for check in register.checks()}, _check),
         ({rule: rule for rule in invariants.RULES}, _rule),
         (catalog.BUILT_IN, _gate),
+        ({word: word for word in parts.WORDS}, _word),
     )
     for known, tell in kinds:
         found = next((known[name] for name in known if name.casefold() == word.casefold()), None)
         if found is not None:
             return tell(found)
+    base, dot, rest = word.partition(".")
+    if dot and (base.upper() in invariants.RULES or base in parts.WORDS):
+        return _with_part(explained(base), f"{base.upper()}.{rest}" if base not in parts.WORDS else word)
     close = _closest(word, {name for known, _ in kinds for name in known})
     hint = f"did you mean {close!r}?" if close else "`gate list` names what there is."
     raise UnknownGateError(f"There is no gate, check or rule {word!r}; {hint}")
+
+
+def _with_part(found: dict[str, Any], shown: str) -> dict[str, Any]:
+    """What a report shows as `shown`, beside what its base is. Raises `UnknownGateError` for what none shows."""
+    if found["kind"] == "shown":
+        return found
+    means = parts.means(shown)
+    if means is None:
+        shows = " and ".join(parts.parts_of(found["id"]))
+        raise UnknownGateError(f"No report shows {shown!r}; of {found['id']} they show {shows}.")
+    waived = shown in parts.shown_parts()
+    return {**found, "shown": shown, "part": means, "waive": _waive(shown) if waived else ""}
 
 
 def _closest(word: str, known: set[str]) -> str | None:
@@ -140,6 +159,8 @@ def _section(title: str, rows: list[tuple[str, str]]) -> list[RenderableType]:
 
 
 def _paragraphs(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "shown" in found:
+        yield f"As {found['shown']} a report shows", found["part"]
     labels = {
         "asks": "Asks",
         "holds": "Must hold",
@@ -201,6 +222,16 @@ def _rule(rule: str) -> dict[str, Any]:
         "means": _RULE_MEANS,
         "bugs": [_bug(bug) for bug in bugs_of(rule)],
         "waive": _waive(rule),
+    }
+
+
+def _word(word: str) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "kind": "shown",
+        "id": word,
+        "name": "in the place of a check",
+        "means": f"says: {parts.WORDS[word]}.",
     }
 
 

@@ -8,19 +8,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
 from pydantic import Field
 
 from gates import catalog
 from gates.errors import GateUsageError, UnknownGateError, nearest
 from gates.strict import StrictModel, read_model
 from gates.waivers import read_waivers
+from gates.yaml_text import mapping_in, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gates.own_set import Item
+
 DIRECTORY: Final = Path(__file__).parent / "profiles"
-_MAX_BYTES: Final = 256 * 1024
 DEFAULT_DEADLINE_S: Final = 300.0
 
 
@@ -79,15 +80,15 @@ def load(name_or_path: str | Path) -> Profile:
     path = Path(text)
     shipped = {file.stem: file for file in DIRECTORY.glob("*.yaml")}
     if isinstance(name_or_path, str) and text in shipped:
-        return parse(text, _read(shipped[text]), str(shipped[text]))
+        return parse(text, read_text(shipped[text], "a profile"), str(shipped[text]))
     if not path.is_file():
         raise UnknownGateError(f"There is no profile {text!r}, neither by name nor as a file; {nearest(text, shipped)}")
-    return parse(path.stem, _read(path), text)
+    return parse(path.stem, read_text(path, "a profile"), text)
 
 
 def parse(name: str, text: str, where: str) -> Profile:
     """`text` as a profile. `where` names it in sentences. Raises `GateUsageError`."""
-    document = _document(text, where)
+    document = mapping_in(text, where, "a profile is a mapping with the key 'gates'")
     file = read_model(_File, document, where)
     names = [step.name for step in file.gates]
     double = next((n for n in names if names.count(n) > 1), None)
@@ -109,27 +110,41 @@ def _step(step: _Step, file: _File, where: str) -> GateStep:
         raise GateUsageError(f"{where}: {step.name!r} is the name of a built-in gate; call your program otherwise.")
     stop_early = file.stop_early if step.stop_early is None else step.stop_early
     command = tuple(step.run) if step.run else None
+    settings: Mapping[str, Any] = step.settings
     if step.run is None:
         _check_names(step, where)
-    if step.name == "own-set" and step.run is None:
-        _check_own_set(str(step.settings["file"]), where)
-    settings = _with_waivers(step, where) if step.run is None and "waivers" in step.settings else step.settings
+        items = _own_set(str(step.settings["file"]), where) if step.name == "own-set" else ()
+        if "waivers" in step.settings:
+            settings = _with_waivers(step, items, where)
     return GateStep(step.name, command, step.deadline_s, settings, step.observe, stop_early)
 
 
 def _check_names(step: _Step, where: str) -> None:
-    """Checks that a profile names have to exist: a misspelt one would otherwise end a rollout at night."""
+    """Checks that a profile names have to exist, and the gate has to ask them: a misspelt one, or one above the tier,
+    would otherwise end a rollout at night.
+    """
     named = [name for key in ("checks", "without") for name in step.settings.get(key, ())]
-    if named:
-        from gates.acceptance import register
+    if not named:
+        return
+    from gates.acceptance.reach import out_of_reach, reach_as_written
 
-        try:
-            register.select(named)
-        except UnknownGateError as error:
-            raise GateUsageError(f"{where}: gate {step.name}: {error}") from None
+    try:
+        reach = reach_as_written(step.name, step.settings)
+        missed = out_of_reach(step.settings.get("checks", ()), [reach])
+    except GateUsageError as error:
+        raise GateUsageError(f"{where}: gate {step.name}: {error}") from None
+    if missed is not None:
+        goes = f", and the gate's tier is {reach.tier}: set tier: {missed.needs}" if missed.needs else ": take one out"
+        raise GateUsageError(f"{where}: gate {step.name}: {missed.why}{goes}, or it is never asked.")
+    if not reach.of(()):
+        raise GateUsageError(f"{where}: gate {step.name}: `without` leaves no check of the tier {reach.tier} to ask.")
 
 
-def _check_own_set(file: str, where: str) -> None:
+def _check_of(entry: Any) -> Any:
+    return entry.get("check") if isinstance(entry, Mapping) else None
+
+
+def _own_set(file: str, where: str) -> tuple[Item, ...]:
     """A set with a bad line would otherwise be found when its turn comes, after everything that ran before it."""
     from gates import own_set
 
@@ -137,61 +152,27 @@ def _check_own_set(file: str, where: str) -> None:
     if not path.is_absolute():
         raise GateUsageError(f"{where}: gate own-set: file: {file} is a relative path; write an absolute one.")
     try:
-        own_set.read(path)
+        return own_set.read(path)
     except GateUsageError as error:
         raise GateUsageError(f"{where}: gate own-set: {error}") from None
 
 
-def _with_waivers(step: _Step, where: str) -> Mapping[str, Any]:
-    """The settings with their waivers read (a wrong one must be told before the night) and as plain data."""
+def _with_waivers(step: _Step, items: Iterable[Item], where: str) -> Mapping[str, Any]:
+    """The settings with their waivers read (a wrong one must be told before the night) and as plain data.
+
+    What a report may show can be waived as it is written there. `items` of an own set stand in the place of checks.
+    """
     from gates.acceptance import register
     from gates.invariants import RULES
+    from gates.parts import OF_HEALTH, shown_parts
 
-    known = {*(check.id for check in register.checks()), *RULES}
+    lost = [entry["check"] for entry in step.settings["waivers"] if _check_of(entry) in OF_HEALTH]
+    if lost:
+        raise GateUsageError(
+            f"{where}: gate {step.name}: waivers: {lost[0]} is of the gate health, of which nothing can be waived."
+        )
+    own = [item.id if item.must == "always" else item.must for item in items]
+    known = {*(own or (check.id for check in register.checks())), *RULES, *shown_parts()}
     today = datetime.now(UTC).date()
     waivers = read_waivers(step.settings["waivers"], today, f"{where}: gate {step.name}", known)
     return {**step.settings, "waivers": [waiver.model_dump(mode="json", exclude_none=True) for waiver in waivers]}
-
-
-def _read(path: Path) -> str:
-    try:
-        size = path.stat().st_size
-        if size > _MAX_BYTES:
-            raise GateUsageError(f"{path}: a profile of {size} bytes; at most {_MAX_BYTES} are read.")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise GateUsageError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError:
-        raise GateUsageError(f"{path}: is not UTF-8 text.") from None
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses aliases (a small file must stay small) and keys given twice (the first would be lost unseen)."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=self.get_mark())
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="a key is no plain text", problem_mark=key.start_mark)
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
-
-
-def _document(text: str, where: str) -> Mapping[str, Any]:
-    try:
-        document = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader that refuses even more
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise GateUsageError(f"{where}{line}: {error.problem or 'not valid YAML'}.") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise GateUsageError(f"{where}: not valid YAML ({str(error).splitlines()[0]}).") from None
-    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
-        raise GateUsageError(f"{where}: a profile is a mapping with the key 'gates'.")
-    return document

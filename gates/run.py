@@ -67,13 +67,13 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
 ) -> RunReport:
     """Judge `endpoint` (base URL, with or without ``/v1``) by `profile`, a `Profile` or the name or path of one.
 
-    `only` picks gates by name; `checks` (ids, group letters) lets the acceptance gates ask these alone. `baseline` is
-    handed to every gate as it is; a report of an earlier run (its JSON) may be given instead, and each gate then gets
-    the measurements of its own earlier verdict. `live_endpoint` is production, for what is asked of both: nothing that
-    loads or may hurt it is. `evidence_dir` may hold earlier runs: this one then gets a directory of its own in it,
-    which the report names. `on_progress` is called from other threads. Blocks until all gates are done or `cancel` is
-    set. Raises `GateUsageError` when the question itself is wrong; what the endpoint or a gate does wrong is in the
-    report.
+    `only` picks gates by name; `checks` (ids, group letters) lets the acceptance gates ask these alone, and one that
+    none of them can ask is refused. `baseline` is handed to every gate as it is; a report of an earlier run (its JSON)
+    may be given instead, and each gate then gets the measurements of its own earlier verdict. `live_endpoint` is
+    production, for what is asked of both: nothing that loads or may hurt it is. `evidence_dir` may hold earlier runs:
+    this one then gets a directory of its own in it, which the report names. `on_progress` is called from other threads.
+    Blocks until all gates are done or `cancel` is set. Raises `GateUsageError` when the question itself is wrong; what
+    the endpoint or a gate does wrong is in the report.
     """
     parse_endpoint(endpoint)
     if live_endpoint is not None:
@@ -85,7 +85,7 @@ def run_profile(  # noqa: PLR0913 - the door of the room: everything a gate may 
     if only:
         chosen = chosen.only(only)
     if checks:
-        chosen = _with_checks(chosen, checks)
+        chosen = _with_checks(chosen, checks, only)
     with _evidence_in(evidence_dir, [step.name for step in chosen.gates]) as directory:
         subject = Subject(endpoint, model, directory, api_key_env, capability, baseline, engine, metrics_url)
         subject = replace(subject, live_endpoint=live_endpoint, live_model=live_model)
@@ -132,16 +132,35 @@ def _unwritable(directory: Path, why: str | None) -> GateUsageError:
     return GateUsageError(f"Evidence cannot be written to {directory}: {why}.")
 
 
-def _with_checks(profile: Profile, checks: Sequence[str]) -> Profile:
-    """Only the acceptance gates, asking only these checks. Raises `GateUsageError`."""
+def _with_checks(profile: Profile, checks: Sequence[str], only: Sequence[str]) -> Profile:
+    """Only the acceptance gates that can ask one of these checks, asking these alone. Raises `GateUsageError`."""
     from gates.acceptance import register
+    from gates.acceptance.reach import out_of_reach, reach_as_written
 
     register.select(checks)
     steps = [step for step in profile.gates if step.name in ("smoke", "acceptance")]
     if not steps:
         raise GateUsageError(f"Profile {profile.name!r} has neither gate smoke nor acceptance, so it asks no checks.")
-    asked = tuple(replace(step, settings={**step.settings, "checks": list(checks)}) for step in steps)
+    reaches = [reach_as_written(step.name, step.settings) for step in steps]
+    missed = out_of_reach(checks, reaches)
+    if missed is not None:
+        most = max((reach.tier for reach in reaches), key=lambda tier: tier.order)
+        asks = f"{' and '.join(step.name for step in steps)} of profile {profile.name!r}"
+        goes = f", and {asks} {'go' if len(steps) > 1 else 'goes'} up to {most}" if missed.needs else ""
+        raise GateUsageError(f"{missed.why}{goes}: it would not be asked. {_remedy(missed.needs, only)}")
+    asked = tuple(
+        replace(step, settings={**step.settings, "checks": list(checks)})
+        for step, reach in zip(steps, reaches, strict=True)
+        if reach.of(checks)
+    )
     return replace(profile, gates=asked)
+
+
+def _remedy(needs: str | None, only: Sequence[str]) -> str:
+    if needs is None:
+        return "Take it out there, or use another profile."
+    gate = " --gate acceptance" if only and "acceptance" not in only else ""
+    return f"Use --profile {needs}{gate}, or set `tier: {needs}` for the gate in a profile of your own."
 
 
 def _run(subject: Subject, profile: Profile, on_progress: Progress | None, cancel: threading.Event | None) -> RunReport:

@@ -16,6 +16,7 @@ from gates.acceptance.check import Skip, Tier
 from gates.acceptance.decide import Decision
 from gates.acceptance.door import knock
 from gates.acceptance.every_answer import judge_every_answer
+from gates.acceptance.reach import reach_of
 from gates.acceptance.relative import Production, decided
 from gates.acceptance.rerun import MAX_RERUNS, look_into
 from gates.acceptance.spoiled import read_spoiled
@@ -26,7 +27,7 @@ from gates.contract import VerdictKind
 from gates.endpoint import Endpoint
 from gates.invariants import RULES
 from gates.strict import StrictModel, read_model
-from gates.trial import CannotJudgeError, DeadlineError
+from gates.trial import CannotJudgeError, DeadlineError, skipped_words
 from gates.waivers import read_waivers
 
 if TYPE_CHECKING:
@@ -79,18 +80,29 @@ def run(trial: Trial) -> Verdict:
     trial.waivers = read_waivers(settings.waivers, today, f"settings of gate {trial.request.gate}")
     judgement = _Judgement(trial, settings, _chosen(trial, settings))
     try:
-        load_client.run(judgement.all)
+        if judgement.chosen:
+            load_client.run(judgement.all)
     finally:
         trial.account_for_waivers()
+    if not judgement.chosen:
+        trial.measurements["again"] = False
+    if not judgement.done:
+        # The rules hold for every answer, also for that to the first plain question: alone they are no judgement.
+        nothing = f"`checks` and `without` leave nothing to ask in the tier {settings.tier}"
+        return trial.verdict("", nothing=skipped_words(trial.checks) if _skipped(trial) else nothing)
     return trial.verdict(f"{judgement.passed} checks passed, {judgement.asker.requests} requests")
+
+
+def _skipped(trial: Trial) -> bool:
+    return any(check.skipped for check in trial.checks)
 
 
 def _chosen(trial: Trial, settings: AcceptanceSettings) -> list[Check]:
     """The checks that apply; the others of the tier are reported as skipped, never as passed."""
-    only, without = register.select(settings.checks), register.select(settings.without)
+    reached = reach_of(trial.request.gate, settings).of(settings.checks)
     chosen = []
     for check in register.checks():
-        if (only and check.id not in only) or check.id in without or check.tier.order > Tier(settings.tier).order:
+        if check.id not in reached:
             continue
         why_not = check.needs(trial.capability)
         if settings.on_production and (check.destructive or check.exclusive):

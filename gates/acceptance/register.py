@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gates.errors import UnknownGateError, nearest
+from gates import parts
+from gates.errors import GateUsageError, UnknownGateError, nearest
+from gates.invariants import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,15 +33,25 @@ def checks() -> tuple[Check, ...]:
 
 
 def find(check_id: str) -> Check:
-    """Raises `UnknownGateError`."""
+    """Raises `GateUsageError`."""
     known = {check.id: check for check in checks()}
-    if check_id not in known:
-        raise UnknownGateError(f"There is no check {check_id!r}; {nearest(check_id, known)}")
-    return known[check_id]
+    if check_id in known:
+        return known[check_id]
+    shown = parts.means(check_id)
+    if shown is not None:
+        base = parts.base_of(check_id)
+        instead = f"the check is {base}" if base in known else _RULE.format(base)
+        raise GateUsageError(f"{check_id} cannot be chosen: so a report shows {shown}; {instead}.")
+    if check_id in RULES:
+        raise GateUsageError(f"{check_id} cannot be chosen: {_RULE.format(check_id)}.")
+    raise UnknownGateError(f"There is no check {check_id!r}; {nearest(check_id, known)}")
+
+
+_RULE = "{} is a rule for every answer, judged whatever is asked; choose a check (`gate list`)"
 
 
 def select(words: Iterable[str]) -> frozenset[str]:
-    """Check ids and group letters as ids. Raises `UnknownGateError`."""
+    """Check ids and group letters as ids. Raises `GateUsageError`."""
     chosen: set[str] = set()
     for word in words:
         if word in GROUPS:

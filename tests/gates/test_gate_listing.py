@@ -87,6 +87,30 @@ def test_every_rule_explains_itself(rule):
     assert found["kind"] in ("rule", "check")
 
 
+@pytest.mark.parametrize(
+    ("word", "id_", "said"),
+    [
+        ("J20.model", "J20", "As J20.model a report shows: breaches of J20 that a model can commit by itself"),
+        ("j20.model", "J20", "check: J20.model reason:"),
+        ("P11.model", "P11", "As P11.model a report shows"),
+        ("P17.listed", "P17", "As P17.listed a report shows: whether /v1/models lists the name"),
+        ("silent", "silent", "A failure: says: the engine stopped answering"),
+        ("generates.stream.1", "generates", "a probe of the gate health, streamed or whole"),
+    ],
+)
+def test_what_a_report_shows_explains_itself_as_it_is_written_there(word, id_, said):
+    found = listing.explained(word)
+    assert found["id"] == id_
+    assert said in " ".join(drawn(listing.drawn_explanation(found)).split())
+
+
+def test_a_part_that_no_report_shows():
+    with pytest.raises(
+        UnknownGateError, match=r"No report shows 'P17\.served'; of P17 they show P17\.model and P17\.listed"
+    ):
+        listing.explained("P17.served")
+
+
 def test_a_gate_with_its_settings(capsys):
     document = json.loads(said(capsys, "explain", "acceptance", "--json"))
     assert document["kind"] == "gate"
