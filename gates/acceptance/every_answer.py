@@ -11,6 +11,7 @@ from gates.acceptance.check import Sample, Skip
 from gates.acceptance.rerun import MAX_RERUNS, in_mode, look_into_answer
 from gates.acceptance.spoiled import Spoiled, ask_production, comparable, counted
 from gates.contract import VerdictKind
+from gates.parts import part_of
 from gates.trial import DeadlineError
 
 if TYPE_CHECKING:
@@ -45,20 +46,21 @@ async def judge_every_answer(
 
 @dataclass
 class _Suspect:
-    """A rule that a model may break, and was broken. `again`: breaches among the repetitions, None when not asked."""
+    """A rule that a model may break, and was broken. `asked_again`: so often; `again`: the last broke it too."""
 
     rule: str
     guilty: list[tuple[Answer, Breach]]
     total: int
     smoke: bool
-    again: int | None = None
+    asked_again: int = 0
+    again: bool = False
 
     @property
     def suspicious(self) -> bool:
         """Fails, where nothing is known of production."""
         # A handful of answers cannot bound a share of 0.2 %: there only the repetition decides.
         too_many = len(self.guilty) > max(1.0, TOLERATED * self.total) and not self.smoke
-        return bool(self.again) or too_many
+        return self.again or too_many
 
 
 @dataclass
@@ -89,7 +91,7 @@ class _EveryAnswer:
         self.trial.measurements["rules"] = here.as_dict()
         if not self.blocked:
             for rule in sorted(suspects):
-                suspects[rule].again = await self._hits_again(rule, suspects[rule].guilty[0][0])
+                await self._ask_again(suspects[rule])
             await self._ask_production(list(suspects.values()), comparing)
         reruns = {rule: await self._look_into(rule, certain[rule]) for rule in sorted(certain)}
         tally.check_invariants(self.trial, at_once=frozenset(), reruns=reruns)
@@ -112,10 +114,11 @@ class _EveryAnswer:
         # Production that never did it excuses nothing: then a breach that comes again is the candidate's own.
         shared = base is not None and base.of(rule) > 0 and not worse
         failed = worse or (suspect.suspicious and not shared)
-        figures: dict[str, Any] = {"hits": len(guilty), "answers": suspect.total, "again": suspect.again or 0}
+        figures: dict[str, Any] = {"hits": len(guilty), "answers": suspect.total, "again": int(suspect.again)}
+        figures["asked_again"] = suspect.asked_again
         words = [f"{len(guilty)} of {suspect.total} answers"]
-        if suspect.again is not None:
-            words.append(f"asked {RERUNS} times again: {suspect.again} more")
+        if suspect.asked_again:
+            words.append(again_in_words(suspect.asked_again, broke=suspect.again))
         if base is not None:
             figures["production"] = {"n": base.answers, "right": base.answers - base.of(rule)}
             how = ", less often than here" if worse else ", no less often than here" if shared else ""
@@ -124,7 +127,7 @@ class _EveryAnswer:
             figures |= await self._look_into(rule, guilty[0][0])
         at_fault = f"; at fault: {figures['layer']}" if "layer" in figures else ""
         self.trial.check(
-            f"{rule}.model" if rule in {check.id for check in self.trial.checks} else rule,
+            part_of(rule) if rule in {check.id for check in self.trial.checks} else rule,
             VerdictKind.FAIL if failed else VerdictKind.PASS,
             f"{guilty[0][1].sentence} ({'; '.join(words)}){at_fault}",
             rule=invariants.RULES.get(rule, rule),
@@ -145,10 +148,11 @@ class _EveryAnswer:
             return {}
         return {"reruns": [one.as_dict() for one in reruns], "layer": layer}
 
-    async def _hits_again(self, rule: str, answer: Answer) -> int | None:
-        """Breaches of the rule when the same request is asked again: 1 as soon as there is one."""
+    async def _ask_again(self, suspect: _Suspect) -> None:
+        """The same request again until one answer breaks the rule too, at most `RERUNS` times."""
         if self.asker is None or self.ended is not None:
-            return None
+            return
+        rule, answer = suspect.rule, suspect.guilty[0][0]
         for number in range(RERUNS):
             streamed = number % 2 == 0
             sample = Sample(f"{rule}.again", number, "again", streamed=streamed, greedy=False)
@@ -156,10 +160,22 @@ class _EveryAnswer:
                 async with self.asker.slot():
                     again = await self.asker.send(sample, in_mode(answer.body, streamed=streamed))
             except Skip:
-                break
+                return
             except (SilentError, DeadlineError) as end:
                 self.ended = end
-                break
-            if any(breach.by_model and breach.rule == rule for breach in again.breaches):
-                return 1
-        return 0
+                return
+            suspect.asked_again += 1
+            suspect.again = any(breach.by_model and breach.rule == rule for breach in again.breaches)
+            if suspect.again:
+                return
+
+
+def again_in_words(asked: int, *, broke: bool) -> str:
+    """How often it was asked again, and what came of it; asking ends with the first answer that breaks the rule too."""
+    if broke:
+        return f"asked again: the {_ordinal(asked)} of at most {RERUNS} broke it too"
+    return f"asked {asked} times again: none broke it" if asked > 1 else "asked once again: it did not break it"
+
+
+def _ordinal(number: int) -> str:
+    return str(number) + {1: "st", 2: "nd", 3: "rd"}.get(number, "th")

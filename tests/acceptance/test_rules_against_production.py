@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from gate_kit import Engines, Judge
 
+from gates.acceptance.every_answer import again_in_words
 from gates.acceptance.spoiled import Spoiled, read_spoiled
 from gates.contract import Check, Verdict
 
@@ -144,3 +145,17 @@ def test_figures_come_back_as_they_were_written() -> None:
     assert Spoiled(200, {"P11": 20}).worse_than(shown, "P11")
     assert not Spoiled(200, {"P11": 5}).worse_than(shown, "P11")
     assert not shown.worse_than(shown, "O02")
+
+
+@pytest.mark.parametrize(
+    ("asked", "broke", "said"),
+    [
+        (1, True, "asked again: the 1st of at most 10 broke it too"),
+        (3, True, "asked again: the 3rd of at most 10 broke it too"),
+        (10, True, "asked again: the 10th of at most 10 broke it too"),
+        (1, False, "asked once again: it did not break it"),
+        (10, False, "asked 10 times again: none broke it"),
+    ],
+)
+def test_how_often_it_was_asked_again_is_said_as_it_was(asked: int, broke: bool, said: str) -> None:
+    assert again_in_words(asked, broke=broke) == said

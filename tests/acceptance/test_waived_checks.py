@@ -79,3 +79,39 @@ def test_a_wrong_waiver_is_refused_with_the_profile(waiver, complaint):
 def test_waivers_are_plain_data_in_a_profile():
     read = parse("mine", profile(f"{{check: J01, reason: x, expires: {in_days(9)}}}"), "mine.yaml")
     assert read.gates[0].settings["waivers"] == [{"check": "J01", "reason": "x", "expires": in_days(9)}]
+
+
+def test_what_a_report_shows_is_waived_as_it_is_written_there(tmp_path):
+    read = parse("mine", profile(f"{{check: J20.model, reason: x, expires: {in_days(9)}}}"), "mine.yaml")
+    assert read.gates[0].settings["waivers"][0]["check"] == "J20.model"
+    with pytest.raises(GateUsageError, match=r"P17\.listed is of the gate health, of which nothing can be waived"):
+        parse("mine", profile(f"{{check: P17.listed, reason: x, expires: {in_days(9)}}}"), "mine.yaml")
+
+
+def test_a_request_of_ones_own_is_waived_by_its_id(tmp_path):
+    questions = tmp_path / "q.jsonl"
+    questions.write_text('{"id": "a-1", "messages": [{"role": "user", "content": "hi"}], "expect": {"contains": "hi"}}')
+
+    def own(check):
+        waiver = f"{{check: {check}, reason: x, expires: {in_days(9)}}}"
+        return parse("p", f"gates: [{{name: own-set, settings: {{file: {questions}, waivers: [{waiver}]}}}}]", "p.yaml")
+
+    for check in ("a-1", "P03", "O04.model"):
+        assert own(check).gates[0].settings["waivers"][0]["check"] == check
+    with pytest.raises(GateUsageError, match="there is no check 'a-2'; did you mean 'a-1'"):
+        own("a-2")
+
+
+def test_a_waiver_of_the_models_part_alone_leaves_the_servers(judge, engines):
+    """Broken arguments where nothing was forced are the model's; with `J20.model` these pass, and J01 still fails."""
+    url = engines("--ttft-ms", "2", "--itl-ms", "0.2", "--fault", BROKEN)
+    waivers = [
+        {"check": "J01", "reason": "known", "expires": in_days(3)},
+        {"check": "J20.model", "reason": "the same", "expires": in_days(3)},
+    ]
+    said = judge("acceptance", url, profile={"checks": ["J01"], "waivers": waivers})
+    assert said.verdict == "pass", said.sentence
+    states = {notice["check"]: notice["state"] for notice in said.measurements["waivers"]}
+    assert states["J20.model"] == "used"
+    shown = next(check for check in said.checks if check.id == "J20.model")
+    assert "asked again: the " in shown.sentence or "times again: none broke it" in shown.sentence
