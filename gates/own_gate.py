@@ -15,6 +15,7 @@ from gates.acceptance.check import Sample
 from gates.acceptance.every_answer import judge_every_answer
 from gates.acceptance.together import together
 from gates.contract import VerdictKind
+from gates.patience import RunawayError
 from gates.statistics import Ruling, wilson_lower
 from gates.strict import StrictModel, read_model
 from gates.trial import DeadlineError
@@ -41,6 +42,8 @@ class OwnSetSettings(StrictModel):
     """Requests that run at once."""
     timeout_s: float = Field(default=120.0, gt=0)
     """Longest wait for one answer."""
+    judging_s: float = Field(default=own_judge.LIMIT_S, gt=0)
+    """Longest computing for what is expected of one answer: a regular expression may explode."""
     max_tokens: int = Field(default=4096, gt=0)
     """For requests that do not say it themselves."""
     seed: str = ""
@@ -102,10 +105,15 @@ class _Run:
         """Ask as long as the plan wants more; what counts is the order of the asks, not that of the answers."""
         seen: list[tuple[Answer, str | None]] = []
         ruling: Ruling | None = None
-        while ruling is None and len(seen) < len(series.asks):
-            batch = series.asks[len(seen) : len(seen) + self._settings.concurrency]
-            seen += await together(self._ask(series, ask, len(seen) + n) for n, ask in enumerate(batch))
-            ruling = series.plan.decide([problem is None for _, problem in seen])
+        try:
+            while ruling is None and len(seen) < len(series.asks):
+                batch = series.asks[len(seen) : len(seen) + self._settings.concurrency]
+                seen += await together(self._ask(series, ask, len(seen) + n) for n, ask in enumerate(batch))
+                ruling = series.plan.decide([problem is None for _, problem in seen])
+        except RunawayError as error:
+            # The file is at fault, and only this series of it.
+            self._trial.check(series.name, VerdictKind.ERROR, str(error), rule=_rule(series))
+            return
         self._conclude(series, seen, ruling)
 
     async def _ask(self, series: Series, ask: Ask, number: int) -> tuple[Answer, str | None]:
@@ -117,7 +125,7 @@ class _Run:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         async with self._asker.slot():
             answer = await self._asker.send(sample, body)
-        problem = own_judge.problem(ask.item, answer.reply)
+        problem = own_judge.judged(ask.item, answer.reply, self._settings.judging_s)
         mode = "streamed" if ask.streamed else "whole"
         return answer, None if problem is None else f"{ask.item.id}, {mode}: {problem}"
 

@@ -1,4 +1,4 @@
-"""Is the answer to a request of a user's own set what its line expects? Pure, and in words."""
+"""Is the answer to a request of a user's own set what its line expects? In words; nothing is remembered."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gates import markers
 from gates.invariants import not_an_object
 from gates.json_schemas import mismatch
+from gates.patience import RunawayError, computing_limit
 
 if TYPE_CHECKING:
     from gates.own_set import Expect, Item
@@ -18,11 +19,29 @@ if TYPE_CHECKING:
     from gates.toolwire import ToolCall
 
 
-def problem(item: Item, reply: Reply) -> str | None:
-    """What is wrong with `reply` as the answer to `item`, in one sentence; None when nothing is.
+LIMIT_S: Final = 2.0
+"""Of computing, for one answer; a sound expectation takes milliseconds on the longest one."""
 
-    A regular expression of the user's may take for ever on some texts; the deadline of the gate ends that.
+
+def judged(item: Item, reply: Reply, limit_s: float = LIMIT_S) -> str | None:
+    """`problem` within `limit_s` of computing. Raises `RunawayError`, whose sentence names the item.
+
+    A regular expression of the user's may take for ever on some texts: no fault of the engine's, and nothing that
+    should cost the other items their turn.
     """
+    try:
+        with computing_limit(limit_s):
+            return problem(item, reply)
+    except RunawayError as error:
+        what = str(error) or "what it expects"
+        raise RunawayError(
+            f"{item.id}: {what} could not be judged within {limit_s:g} s of computing; the answer was "
+            f"{_short(reply.content)}. Rewrite the expectation of this line: repetitions within repetitions explode"
+        ) from None
+
+
+def problem(item: Item, reply: Reply) -> str | None:
+    """What is wrong with `reply` as the answer to `item`, in one sentence; None when nothing is."""
     broken = next((breach.sentence for breach in reply.breaches if breach.rule == "P08"), None)
     if broken or not reply.answered:
         return broken or (reply.breaches[0].sentence if reply.breaches else "there is no answer")
@@ -108,9 +127,16 @@ def _content_problem(expect: Expect, reply: Reply) -> str | None:
         if _composed(text) in content:
             return f"the answer contains {text!r}: {_short(content[max(0, content.index(_composed(text)) - 40) :])}"
     for pattern in expect.regex:
-        if not re.search(pattern, content):
+        if not _found(pattern, content):
             return f"the answer does not match {pattern!r}; it was {_short(content)}"
     return None if expect.json_schema is None else _json_problem(content, expect.json_schema)
+
+
+def _found(pattern: str, content: str) -> bool:
+    try:
+        return re.search(pattern, content) is not None
+    except RunawayError:
+        raise RunawayError(f"the regular expression {pattern!r}") from None
 
 
 def _json_problem(content: str, schema: Mapping[str, Any]) -> str | None:

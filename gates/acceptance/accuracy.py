@@ -17,6 +17,8 @@ from gates.acceptance.survey import Surroundings, Surveyed, failed, passed, unde
 from gates.acceptance.together import in_turn
 from gates.acceptance.words import said, shown, unanswered
 from gates.arithmetic import Problem, answer_in, problems
+from gates.contract import VerdictKind
+from gates.patience import RunawayError
 from gates.statistics import Ruling, non_inferior, non_inferior_paired, wilson_lower
 
 if TYPE_CHECKING:
@@ -136,12 +138,19 @@ def _known(before: Mapping[str, Any]) -> Marks | None:
 
 async def _own_tasks(asker: Asker, around: Surroundings) -> Surveyed:
     items = [item for item in _own_items(asker) if not item.expect.no_tool]
-    return await _judged(asker, around, "A01", _own(items, "has something to do or to say"))
+    return await _judged_by_file(asker, around, "A01", _own(items, "has something to do or to say"))
 
 
 async def _own_refrains(asker: Asker, around: Surroundings) -> Surveyed:
     items = [item for item in _own_items(asker) if item.expect.no_tool]
-    return await _judged(asker, around, "A02", _own(items, "expects no_tool"))
+    return await _judged_by_file(asker, around, "A02", _own(items, "expects no_tool"))
+
+
+async def _judged_by_file(asker: Asker, around: Surroundings, check: str, asked: _Set) -> Surveyed:
+    try:
+        return await _judged(asker, around, check, asked)
+    except RunawayError as error:
+        return Surveyed(VerdictKind.ERROR, str(error))
 
 
 def _own_items(asker: Asker) -> Sequence[Item]:
@@ -165,7 +174,7 @@ def _asking(item: Item) -> Callable[[Asker, Sample], Awaitable[str | None]]:
     async def ask(asker: Asker, sample: Sample) -> str | None:
         body = asker.body(sample, item.messages) | item.body()
         answer = await asker.send(sample, body)
-        return own_judge.problem(item, answer.reply)
+        return own_judge.judged(item, answer.reply)
 
     return ask
 

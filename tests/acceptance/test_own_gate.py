@@ -96,3 +96,12 @@ def test_bad_files_and_settings_are_one_sentence(own: Callable[..., Verdict], ju
     assert "own.jsonl:1: unknown key 'expects'" in broken.sentence
     nothing = judge("own-set", engines(*FAST), profile={})
     assert nothing.sentence == "settings of gate own-set: the key 'file' is missing."
+
+
+def test_an_expectation_that_explodes_costs_its_own_line_alone(own: Callable[..., Verdict], engines: Engines) -> None:
+    asked = "Reply with only the following code: QX7B-KD2F-MW9R-TZ4H-PY6C-JN3V"
+    evil = {"id": "echo", "messages": [{"role": "user", "content": asked}], "expect": {"regex": r"^(\S?\S+)+#$"}}
+    verdict = own(engines(*FAST), evil, capital("France", "Paris"), judging_s=0.05)
+    assert verdict.verdict == "error"
+    assert verdict.sentence.startswith("echo: echo: the regular expression ")
+    assert {check.id: check.verdict for check in verdict.checks[:2]} == {"echo": "error", "france": "pass"}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from gates.endpoint import Endpoint
 from gates.errors import GateUsageError
-from gates.own_judge import difference, problem
+from gates.own_judge import difference, judged, problem
 from gates.own_set import MAX_LINE_BYTES, Item, parse, read, series
+from gates.patience import RunawayError, computing_limit
 from gates.reply import Reply, read_reply
 from gates.statistics import B80, B90, FixedPlan
 from gates.toolwire import Breach, ToolCall
@@ -330,6 +332,37 @@ def test_an_answer_that_nests_without_end_is_a_finding() -> None:
     found = problem(expecting(**deep), reply("[" * 800 + "]" * 800))
     assert found is not None
     assert "nests too deep" in found
+
+
+EXPLODES = {"regex": r"^(a+)+$"}
+UNLUCKY = "a" * 40 + "!"
+
+
+def test_an_expression_that_explodes_is_named_with_its_item() -> None:
+    with pytest.raises(RunawayError) as runaway:
+        judged(item(id="refund-1", expect=EXPLODES), reply(UNLUCKY), 0.02)
+    said = str(runaway.value)
+    assert said.startswith(r"refund-1: the regular expression '^(a+)+$' could not be judged within 0.02 s of computing")
+    assert "repetitions within repetitions explode" in said
+    schema = {"json_schema": {"type": "string", "pattern": "^(a+)+$"}}
+    with pytest.raises(RunawayError, match="one: what it expects could not be judged"):
+        judged(item(expect=schema), reply(json.dumps(UNLUCKY)), 0.02)
+    # Nothing of it is left behind.
+    assert judged(item(expect=EXPLODES), reply("aaa"), 0.02) is None
+    assert sum(range(100_000)) > 0
+
+
+def test_only_the_main_thread_can_be_limited() -> None:
+    done: list[bool] = []
+
+    def compute() -> None:
+        with computing_limit(0.001):
+            done.append(sum(range(200_000)) > 0)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    thread.join()
+    assert done == [True]
 
 
 @pytest.mark.parametrize(
