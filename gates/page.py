@@ -1,7 +1,7 @@
 """The report of a run as one HTML page that needs nothing else: no script, no font, no picture, no network.
 
-Everything an engine or a gate said is hostile. The template escapes every value, and the page forbids itself to run or
-to load anything.
+Everything an engine or a gate said is hostile. The template escapes every value, control characters are spelled out,
+and the page forbids itself to run or to load anything.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gates.errors import GateUsageError
 from gates.exhibit import Exhibit, read_exhibit, shortened
 from gates.quotes import Quotes, quotes_of
 from gates.report import PAGE_NAME, Outcome, counts_in_words, tally_of
+from gates.visible import visible
 
 if TYPE_CHECKING:
     from gates.bugs import Bug
@@ -38,7 +39,9 @@ _QUIET: Final = (Outcome.PASSED, Outcome.SKIPPED)
 
 def render(report: RunReport, beside: Path | None = None) -> str:
     """The page. Evidence is read from the directory that the report names, or from `beside` when the run was copied."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=visible
+    )
     environment.filters |= {"marked": marked, "words": counts_in_words}
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     shelf = _Shelf(report.evidence_dir, beside)
@@ -184,7 +187,10 @@ class _Shelf:
         if self._root is None:
             return Exhibit(name, problem="the directory of the evidence is not there")
         root = self._root.resolve()
-        path = (root / name).resolve()
+        try:
+            path = (root / name).resolve()
+        except (OSError, ValueError):
+            return Exhibit(name, problem="this is no path")
         if not path.is_relative_to(root):
             return Exhibit(name, problem="outside the run's own directory, so it is not read")
         exhibit = read_exhibit(path, name, quotes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group
@@ -11,6 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gates.report import Outcome, counts_in_words, tally_of
+from gates.visible import printable
+
+__all__ = ["drawn", "printable"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,15 +35,6 @@ _STYLES: Final = {
 _FEW: Final = 12
 """A gate with no more checks than this shows each that passed on a line of its own."""
 _MAX_PATHS: Final = 3
-
-# Engines and gates write what they like; a terminal would act on control characters and on marks that turn the
-# reading direction.
-_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    """`text` without anything that a terminal would act on."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def drawn(report: RunReport) -> RenderableType:

@@ -18,6 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from gates.errors import GateUsageError
 from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Run
 from gates.throughput.views import HEADINGS, about, failures_in_words, middle, problems, row, span, waits, worst_wait
+from gates.visible import visible
 
 if TYPE_CHECKING:
     from gates.throughput.command import Benched
@@ -70,7 +71,9 @@ def render(benched: Benched) -> str:
     run = benched.run
     if run is None:
         raise ValueError("nothing was measured, so there is nothing to draw")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=visible
+    )
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         title=f"Throughput of {run.model}",
         about=about(run),
