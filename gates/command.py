@@ -15,12 +15,12 @@ from gates import listing
 from gates.cancel import INTERRUPTED, cancelled_by_signals
 from gates.contract import sendable
 from gates.errors import GateUsageError
-from gates.options import capability_pair, read_baseline
+from gates.options import capability_of, read_baseline
 from gates.page import page_of_run, refuse_unwritable, write_page
 from gates.progress import shown
 from gates.report import read_report
-from gates.report_terminal import printable
 from gates.run import run_profile
+from gates.visible import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--profile", default="standard", metavar="NAME|FILE")
     run.add_argument("--gate", action="append", default=[], metavar="NAME", help="only this gate; may be repeated")
     run.add_argument("--api-key-env", metavar="VARIABLE", help="environment variable that holds the API key")
-    run.add_argument("--capability", metavar="KEY=VALUE", action="append", default=[], help="as thinking=switch")
+    pair_or_file = "as thinking=switch, or a file with a topology's capability"
+    run.add_argument("--capability", metavar="KEY=VALUE|FILE", action="append", default=[], help=pair_or_file)
     run.add_argument("--baseline", type=Path, metavar="FILE", help="report (--json) of an earlier run to compare with")
     run.add_argument("--metrics-url", metavar="URL")
     run.add_argument("--live", metavar="URL", help="production, for what is asked of both; nothing that loads it is")
@@ -74,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     probe.add_argument("--endpoint", required=True, metavar="URL", help="base URL, with or without /v1")
     probe.add_argument("--model", required=True, metavar="NAME", help="the served model name")
     probe.add_argument("--api-key-env", metavar="VARIABLE", help="environment variable that holds the API key")
-    probe.add_argument("--capability", metavar="KEY=VALUE", action="append", default=[], help="known already")
+    probe.add_argument("--capability", metavar="KEY=VALUE|FILE", action="append", default=[], help="known already")
     probe.add_argument("--json", action="store_true", help="as JSON on stdout")
     probe.set_defaults(action=_probe)
     names = actions.add_parser("list", help="the gates, profiles and checks that ship")
@@ -97,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
             only=arguments.gate,
             evidence_dir=arguments.evidence,
             api_key_env=arguments.api_key_env,
-            capability=dict(capability_pair(text) for text in arguments.capability),
+            capability=capability_of(arguments.capability),
             baseline=read_baseline(arguments.baseline),
             metrics_url=arguments.metrics_url,
             live_endpoint=arguments.live,
@@ -131,7 +132,7 @@ def _report(arguments: argparse.Namespace) -> int:
 def _probe(arguments: argparse.Namespace) -> int:
     from gates.acceptance.probing import probed_document, probed_text, probed_within
 
-    declared = dict(capability_pair(text) for text in arguments.capability)
+    declared = capability_of(arguments.capability)
     found = probed_within(arguments.endpoint, arguments.model, declared, arguments.api_key_env)
     said = json.dumps(probed_document(found), indent=1) if arguments.json else probed_text(found)
     sys.stdout.write(said + "\n")

@@ -51,7 +51,8 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         typer.Option("--topology", metavar="FILE", help="What runs there: flags and limits are read in it."),
     ] = None,
     capability: Annotated[
-        list[str] | None, typer.Option("--capability", metavar="KEY=VALUE", help="As thinking=switch; repeatable.")
+        list[str] | None,
+        typer.Option("--capability", metavar="KEY=VALUE|FILE", help="As thinking=switch, or a file; repeatable."),
     ] = None,
     api_key_env: Annotated[
         str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
@@ -92,7 +93,7 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
     1 nobody answers there, 130 interrupted: what was measured by then is still shown and kept.
     """
     session = session_of(ctx, as_json=as_json)
-    from gates.options import capability_pair, read_baseline
+    from gates.options import capability_of, read_baseline
     from gates.progress import shown
     from gates.throughput.command import Plan, left_unjudged, run_bench
 
@@ -105,7 +106,7 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         model=model,
         profile=profile,
         changes=_changes(concurrency, rounds, limit),
-        capability=dict(capability_pair(text) for text in capability or ()),
+        capability=capability_of(capability or ()),
         api_key_env=api_key_env,
         metrics_urls=(metrics_url,) if metrics_url is not None else (),
         baseline=read_baseline(baseline),

@@ -45,7 +45,9 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     capability: Annotated[
         list[str] | None,
         typer.Option(
-            "--capability", metavar="KEY=VALUE", help="What the model can do, as thinking=switch; repeatable."
+            "--capability",
+            metavar="KEY=VALUE|FILE",
+            help="What the model can do, as thinking=switch, or a file with a topology's capability; repeatable.",
         ),
     ] = None,
     baseline: Annotated[
@@ -75,7 +77,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
     """Run a profile's gates. Exit code: 0 pass, 10 fail, 11 could not tell, 12 a gate broke."""
     session = session_of(ctx, as_json=as_json)
     from gates.cancel import INTERRUPTED, cancelled_by_signals
-    from gates.options import capability_pair, read_baseline
+    from gates.options import capability_of, read_baseline
     from gates.page import page_of_run, refuse_unwritable
     from gates.progress import shown
     from gates.run import run_profile
@@ -89,7 +91,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of a command
             only=gate or (),
             evidence_dir=evidence,
             api_key_env=api_key_env,
-            capability=dict(capability_pair(text) for text in capability or ()),
+            capability=capability_of(capability or ()),
             baseline=read_baseline(baseline),
             metrics_url=metrics_url,
             live_endpoint=live,
@@ -146,21 +148,25 @@ def probe(
         str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="Environment variable with the API key.")
     ] = None,
     capability: Annotated[
-        list[str] | None, typer.Option("--capability", metavar="KEY=VALUE", help="Known already; repeatable.")
+        list[str] | None, typer.Option("--capability", metavar="KEY=VALUE|FILE", help="Known already; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Find out what an endpoint can do, for the capability of a topology: some forty short requests."""
     session = session_of(ctx, as_json=as_json)
     from gates.acceptance.probing import probed_document, probed_text, probed_within
-    from gates.options import capability_pair
+    from gates.options import capability_of
 
-    declared = dict(capability_pair(text) for text in capability or ())
+    declared = capability_of(capability or ())
     found = probed_within(endpoint, model, declared, api_key_env)
     if as_json:
         session.emit(probed_document(found))
     else:
-        _print(probed_text(found))
+        from rich.text import Text
+
+        from .terminal import show
+
+        show([Text(probed_text(found))])  # not folded: it may be saved as a file
 
 
 @app.command("list", epilog=examples("cutover gate list"))

@@ -29,6 +29,7 @@ from gates.contract import GateRequest
 from gates.errors import GateUsageError
 from gates.evidence import Redactor
 from gates.trial import Answer, CannotJudgeError, DeadlineError, WrongModelError, api_key_of, open_trial
+from gates.visible import printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -127,12 +128,16 @@ def probed_document(probed: Probed) -> Mapping[str, Any]:
 
 
 def probed_text(probed: Probed) -> str:
-    """For people: what was found, key by key, and the line for the topology."""
+    """For people, and as YAML: what was found, key by key, as comments, and the line for the topology.
+
+    Saved as it is, it is a file that ``--capability`` takes.
+    """
     words = ", ".join(
         f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in probed.declared().items()
     )
-    found = [f"{key:20} {sentence}" for key, sentence in probed.findings.items()]
-    return "\n".join([*found, "", "For the topology:", "", f"capability: {{{words}}}"])
+    found = [f"# {key:20} {' '.join(printable(said).split())}" for key, said in probed.findings.items()]
+    use = ["# For the topology, or as a file for `gate run --capability FILE`:"]
+    return "\n".join([*found, *(["#"] if found else []), *use, f"capability: {{{words}}}"])
 
 
 @dataclass
