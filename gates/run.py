@@ -145,7 +145,7 @@ def _with_checks(profile: Profile, checks: Sequence[str], only: Sequence[str]) -
     missed = out_of_reach(checks, reaches)
     if missed is not None:
         most = max((reach.tier for reach in reaches), key=lambda tier: tier.order)
-        asks = f"{' and '.join(step.name for step in steps)} of profile {profile.name!r}"
+        asks = f"gate {' and '.join(step.name for step in steps)} of profile {profile.name!r}"
         goes = f", and {asks} {'go' if len(steps) > 1 else 'goes'} up to {most}" if missed.needs else ""
         raise GateUsageError(f"{missed.why}{goes}: it would not be asked. {_remedy(missed.needs, only)}")
     asked = tuple(

@@ -6,7 +6,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
@@ -22,6 +22,7 @@ class Teller:
     stream: IO[str]
     gate: str
     started_s: float
+    now_s: Callable[[], float] = time.monotonic
     _told_s: float = field(default_factory=time.monotonic)
     _under_way: dict[int, tuple[str, float]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -30,7 +31,7 @@ class Teller:
     def line(self, fields: Mapping[str, Any]) -> None:
         """One line; the gate's name and its time are added."""
         with self._lock:
-            self._told_s = time.monotonic()
+            self._told_s = self.now_s()
             line = {"gate": self.gate, "elapsed_s": round(self._told_s - self.started_s, 3), **fields}
             self.stream.write(json.dumps(line, ensure_ascii=False) + "\n")
             self.stream.flush()
@@ -39,18 +40,18 @@ class Teller:
     def request(self, endpoint: str) -> Iterator[int]:
         """A request to `endpoint` is under way; how many are, with this one."""
         number = next(self._numbers)
-        self._under_way[number] = (endpoint, time.monotonic())
+        self._under_way[number] = (endpoint, self.now_s())
         try:
             yield sum(where == endpoint for where, _ in list(self._under_way.values()))
         finally:
             del self._under_way[number]
 
-    def waits(self, now_s: float) -> Mapping[str, Any] | None:
+    def waits(self) -> Mapping[str, Any] | None:
         """What is waited for, as fields of a line; None when no request is under way."""
         since = [since_s for _, since_s in list(self._under_way.values())]
         if not since:
             return None
-        oldest_s = round(now_s - min(since), 1)
+        oldest_s = round(self.now_s() - min(since), 1)
         return {"in_flight": len(since), "oldest_s": oldest_s, "sentence": waiting_words(len(since), oldest_s)}
 
     @contextmanager
@@ -68,12 +69,12 @@ class Teller:
 
     def _beat(self, every_s: float, over: threading.Event) -> None:
         due_s = self._told_s + every_s
-        while not over.wait(max(0.0, due_s - time.monotonic())):
-            now_s = time.monotonic()
+        while not over.wait(max(0.0, due_s - self.now_s())):
+            now_s = self.now_s()
             due_s = self._told_s + every_s
             if now_s < due_s:
                 continue
-            waits = self.waits(now_s)
+            waits = self.waits()
             if waits is not None:
                 self.line(waits)
             due_s = now_s + every_s

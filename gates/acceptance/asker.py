@@ -16,6 +16,7 @@ from gates import invariants, retry
 from gates.acceptance.check import NONCE, Sample, Skip
 from gates.load_client import LoadClient
 from gates.reply import error_text, read_reply
+from gates.teller import HEARTBEAT_S
 from gates.toolwire import Breach
 from gates.trial import Answer, DeadlineError, Trial
 from gates.wire import encode_body
@@ -266,8 +267,10 @@ class Asker:
             raise self._too_late()
 
     def _too_late(self) -> DeadlineError:
-        answered = any(answer.reply.answered for answer in self.trial.answers)
-        return DeadlineError("" if answered else f"nothing was answered at all; {self._last_failure}")
+        if not any(answer.reply.answered for answer in self.trial.answers):
+            return DeadlineError(f"nothing was answered at all; {self._last_failure}")
+        waits = self.trial.teller.waits()
+        return DeadlineError(waits["sentence"] if waits is not None and waits["oldest_s"] > HEARTBEAT_S else "")
 
     def _check_fits(self, exchange: Exchange, body: Mapping[str, Any], payload: bytes) -> None:
         """A question that may be longer than a small context is skipped where the engine says so, and no finding."""

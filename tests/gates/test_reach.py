@@ -51,7 +51,7 @@ def test_the_first_that_nobody_reaches() -> None:
         (
             "smoke",
             {},
-            "J07 is a check of the tier standard, and smoke of profile 'smoke' goes up to smoke: it would not",
+            "J07 is a check of the tier standard, and gate smoke of profile 'smoke' goes up to smoke: it would not",
         ),
         ("smoke", {}, "Use --profile standard, or set `tier: standard`"),
         ("standard", {"only": ["smoke"]}, "Use --profile standard --gate acceptance, or"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -19,8 +20,8 @@ from gates.acceptance.check import Sample
 from gates.contract import GateRequest
 from gates.reply import read_reply
 from gates.retry import busy, pause_s, with_hint
-from gates.trial import Trial, open_trial, reserve_s
-from gates.wire import Exchange, Failure
+from gates.trial import Answer, DeadlineError, Trial, open_trial, reserve_s
+from gates.wire import Exchange, Failure, Piece
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 Start = Callable[[Script], RawServer]
@@ -170,6 +171,24 @@ def test_a_question_is_asked_again_when_the_server_has_room(raw_server: Start, t
     blocking.pause = waited.append
     assert blocking.ask({"model": "m", "messages": []}, timeout_s=5.0).reply.content == "Hi"
     assert (waited, blocking.retries) == ([3.0], 1)
+
+
+def test_what_was_still_waited_for_at_the_deadline_is_said(tmp_path: Path) -> None:
+    trial = trial_of("acceptance", "http://127.0.0.1:9", tmp_path, deadline_s=0.001)
+    done = Exchange("POST", "/v1/chat/completions", b"{}", 0.0, 0.1, 200, (), (Piece(0.1, WHOLE),))
+    trial.answers.append(Answer({}, done, read_reply(done, streamed=False), ()))
+
+    async def ask() -> str:
+        asker = Asker(trial)
+        with pytest.raises(DeadlineError) as late:
+            await asker.chat(Sample("J01", 0, "x", streamed=True, greedy=True), "hello")
+        return str(late.value)
+
+    assert load_client.run(ask) == ""
+    trial.teller.now_s = lambda: time.monotonic() + 47.0
+    with trial.teller.request("http://127.0.0.1:9"):
+        trial.teller.now_s = lambda: time.monotonic() + 94.0
+        assert load_client.run(ask) == "1 request waits for its answer, for 47 s"
 
 
 def test_what_is_refused_among_many_names_the_setting(raw_server: Start, tmp_path: Path) -> None:

@@ -21,18 +21,19 @@ def told(stream: io.StringIO) -> list[dict[str, object]]:
 
 def test_what_is_waited_for() -> None:
     teller = Teller(io.StringIO(), "acceptance", 0.0)
-    assert teller.waits(time.monotonic()) is None
+    assert teller.waits() is None
     with (
         teller.request("http://a") as alone,
         teller.request("http://b") as elsewhere,
         teller.request("http://a") as two,
     ):
         assert (alone, elsewhere, two) == (1, 1, 2)
-        waits = teller.waits(time.monotonic() + 42)
+        teller.now_s = lambda: time.monotonic() + 42
+        waits = teller.waits()
         assert waits is not None
         assert (waits["in_flight"], waits["sentence"]) == (3, "3 requests wait for their answers, the oldest for 42 s")
         assert waits["oldest_s"] == pytest.approx(42, abs=0.5)
-    assert teller.waits(time.monotonic()) is None
+    assert teller.waits() is None
 
 
 class Heard(io.StringIO):
