@@ -93,7 +93,11 @@ def test_an_interrupted_run_leaves_no_gate_behind(cutover_begun, endpoint, tmp_p
         (("--endpoint", "http://127.0.0.1:9", "--model", "m", "--capability", "tools"), 2, "expected KEY=VALUE"),
         (("--endpoint", "http://127.0.0.1:9", "--model", "m", "--capability", "flying=true"), 2, "flying"),
         (("--endpoint", "http://127.0.0.1:9", "--model", "m", "--baseline", "/no/file"), 2, "cannot be read"),
-        (("--endpoint", "http://127.0.0.1:9", "--model", "m", "--profile", "smoke", "--check", "J07"), 2, "--profile st"),
+        (
+            ("--endpoint", "http://127.0.0.1:9", "--model", "m", "--profile", "smoke", "--check", "J07"),
+            2,
+            "--profile st",
+        ),
     ],
 )
 def test_what_is_asked_wrongly(cutover, words, code, expected):
