@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,17 @@ class Person:
     role: str
 
 
+def by_token(name: str, token: str) -> str:
+    """How a person is called who came with a token: records tell which of the doors it was."""
+    return f"{name} (token {token})"
+
+
+def same_person(one: str, other: str) -> bool:
+    """Through whichever door: with a token of that name, with another one of it, or as that user of the box."""
+    return _OF_A_TOKEN.sub("", one) == _OF_A_TOKEN.sub("", other)
+
+
+_OF_A_TOKEN = re.compile(r" \(token \w+\)$")
 ROLES = ("view", "propose", "approve", "admin")
 
 
@@ -185,8 +197,8 @@ class Desk:
         def make(rollout: Rollout) -> tuple[act.Record, str]:
             if rollout.phase is not Phase.AWAITING_APPROVAL:
                 raise RefusedError(f"{rollout_id} is {rollout.phase.words}: it does not wait for an approval")
-            if self.approval_by_another and rollout.asked_by == person.name:
-                raise NotAllowedError(f"{person.name} proposed {rollout_id}; somebody else has to approve it")
+            if self.approval_by_another and same_person(rollout.asked_by, person.name):
+                raise NotAllowedError(f"{rollout.asked_by} proposed {rollout_id}; somebody else has to approve it")
             return act.Approve(rollout_id, person.name), f"{person.name} approves {rollout_id}"
 
         return self._about(person, rollout_id, "approve", key, make)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CutoverError, NotFoundError, RefusedError
-from .desk import ROLES, Person
+from .desk import ROLES, Person, by_token
 
 PREFIX = "cutover_"
 MOST_TOKENS = 100
@@ -89,7 +89,7 @@ class Tokens:
             found = [token for token in self._tokens.values() if hmac.compare_digest(token.digest, given)]
         for token in found:
             if token.expires_s > self._now_s():
-                return Person(f"{token.name} (token {token.id})", -1, token.role)
+                return Person(by_token(token.name, token.id), -1, token.role)
         return None
 
     def _write(self, tokens: dict[str, Token]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,30 @@ def test_a_request_that_is_sent_again_is_answered_as_before_and_a_key_serves_one
     assert desk.journal.state.rollouts["r0002"].phase is Phase.QUEUED
     with pytest.raises(RefusedError, match="r0001 is over"):
         desk.withdraw(BOB, "r0001", "another")
+
+
+@pytest.mark.parametrize(
+    ("proposer", "approver", "refused"),
+    [
+        ("alice", "alice", True),
+        ("alice", "alice (token t0a1b2c)", True),
+        ("alice (token t0a1b2c)", "alice (token td3e4f5)", True),
+        ("alice", "bob (token t0a1b2c)", False),
+        ("ci (token t0a1b2c)", "alice", False),
+    ],
+)
+def test_one_person_through_two_doors_is_one_person(desk, proposer, approver, refused):
+    desk = replace(desk, approval_by_another=True)
+    action = act.Propose(Kind.PROPOSE, make_release("one"), proposer, Options(), ())
+    desk.journal.request(None, proposer, "propose", desk.now(), lambda _: (action, "asked"))
+    for event in (Event.ACCEPTED, Event.PLANNED, Event.LEASED, Event.READY, Event.ASK):
+        desk.journal.begin(act.Move("r0001", event), "as it goes", desk.now())
+    person = Person(approver, -1, "approve")
+    if refused:
+        with pytest.raises(NotAllowedError, match="somebody else has to approve it"):
+            desk.approve(person, "r0001", None)
+    else:
+        assert desk.approve(person, "r0001", None).approved_by == approver
 
 
 def test_a_plan_keeps_nothing(tmp_path):
