@@ -1,8 +1,9 @@
-"""Run directories, gate runs and old logs on the disk: looked at, judged by `core.retention`, and removed."""
+"""Run directories, gate runs, releases and old logs on the disk: looked at, judged by `core.retention`, and removed."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ EVIDENCE = "cutover-evidence-*"
 
 _GATE_RUN = re.compile(r"(r\d+)-.*")
 _ATTEMPT = re.compile(r".*-\d+")
+_RELEASE = re.compile(r"[^.].*@\w+")
 _OLD_LOG_PARTS = ("engine.log.head", "engine.log.1")  # of a log that is still written to
 
 
@@ -34,6 +36,7 @@ class Removal:
     paths: tuple[Path, ...]
     size_bytes: int
     why: str
+    written_wall_s: float = math.inf  # when it was looked at; what was written to since then stays
 
 
 def removals(config: Config, state: State, now_wall_s: float) -> tuple[Removal, ...]:
@@ -41,7 +44,8 @@ def removals(config: Config, state: State, now_wall_s: float) -> tuple[Removal, 
     age_s = config.keep.days * DAY_S
     runs = _of_runs(config, state, Limit(age_s, int(config.keep.runs_gib * (1 << 30))), now_wall_s)
     gates = _of_gates(config, state, Limit(age_s, int(config.keep.evidence_gib * (1 << 30))), now_wall_s)
-    return (*runs, *gates, *_of_door(config, age_s, now_wall_s), *_of_reports(config, age_s, now_wall_s))
+    files = (*_of_door(config, age_s, now_wall_s), *_of_reports(config, age_s, now_wall_s))
+    return (*runs, *gates, *files, *_of_releases(config, state, age_s, now_wall_s))
 
 
 def stray_evidence(config: Config, now_wall_s: float) -> tuple[Removal, ...]:
@@ -59,6 +63,8 @@ def remove(removal: Removal) -> str:
     try:
         if folder.is_dir() and launched.observe(folder).status in {Status.RUNNING, Status.STRAYS}:
             return f"{folder} is kept: processes live in it"
+        if folder.is_dir() and _remnant(folder).ended_wall_s > removal.written_wall_s:
+            return f"{folder} is kept: it was written to just now"
         for path in removal.paths:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -104,6 +110,21 @@ def _of_reports(config: Config, age_s: float, now_wall_s: float) -> Iterator[Rem
             remnant = Remnant(page.stem, sum(f.st_size for f in found), max(f.st_mtime for f in found))
             for old, why in to_remove([remnant], (), Limit(age_s, 1 << 62), now_wall_s):
                 yield Removal(parts, old.size_bytes, why)
+
+
+def _of_releases(config: Config, state: State, age_s: float, now_wall_s: float) -> Iterator[Removal]:
+    """What the journal has forgotten, or never knew: proposals that were refused, arms that were only planned.
+
+    Whoever freezes a topology again makes its release as young as a new one, before the journal hears of it.
+    """
+    needed = {*state.releases, *(arm.release for sweep in state.sweeps.values() for arm in sweep.arms)}
+    for folder in _folders(config.releases_dir):
+        if folder.name in needed or not _RELEASE.fullmatch(folder.name):
+            continue
+        found = _remnant(folder)
+        if (unused_s := now_wall_s - found.ended_wall_s) > age_s:
+            why = f"it was last frozen {unused_s / DAY_S:.0f} days ago, and nothing that is kept names it"
+            yield Removal((folder,), found.size_bytes, why, found.ended_wall_s)
 
 
 def _folders(parent: Path) -> list[Path]:

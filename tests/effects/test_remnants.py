@@ -11,6 +11,7 @@ import time
 import pytest
 from fake_world import make_release
 
+from controller.catalogue import Catalogue
 from controller.cli import main
 from controller.config import Config, Keep
 from controller.core import actions as act
@@ -18,6 +19,9 @@ from controller.core.records import Kind, Now, Options, State
 from controller.effects.remnants import removals, remove, stray_evidence
 from controller.store.journal import Journal
 from launch import attempts
+from launch.topology import parse
+
+EMULATED = "name: x\nserves: [m]\nengine: emulator\ninstances: {a: {gpus: 0}}\n"
 
 DAY_S = 86_400
 
@@ -154,3 +158,36 @@ def test_without_a_journal_that_can_be_read_nothing_is_removed(config, cutover):
     assert code == 1
     assert "nothing was removed" in said.err
     assert (config.runs_dir / "one-a-1").exists()
+
+
+def test_releases_that_nothing_names_go_by_age(config):
+    """Refused proposals and arms that were only planned leave one each, night after night."""
+    state = State(releases={"kept@aaaaaaaaaaaa": make_release("kept")})
+    for name, days in (
+        ("kept@aaaaaaaaaaaa", 400),
+        ("old@bbbbbbbbbbbb", 20),
+        ("new@cccccccccccc", 5),
+        (".old@dddddddddddd", 20),
+    ):
+        lay(config.releases_dir / name, days)
+    lay(config.releases_dir / "mine", 400)
+    assert gone(config, state) == {"old@bbbbbbbbbbbb"}
+    assert {folder.name for folder in config.releases_dir.iterdir()} >= {
+        "kept@aaaaaaaaaaaa",
+        "new@cccccccccccc",
+        "mine",
+    }
+
+
+def test_a_release_that_is_frozen_again_is_as_young_as_a_new_one(config, tmp_path):
+    catalogue = Catalogue(config.releases_dir)
+    frozen = catalogue.keep(parse(EMULATED, source="x.yaml"))
+    folder = config.releases_dir / frozen.id
+    old_s = time.time() - 20 * DAY_S
+    for path in (*folder.rglob("*"), folder):
+        os.utime(path, (old_s, old_s))
+    (old,) = removals(config, State(), time.time())
+    assert old.paths == (folder,)
+    catalogue.keep(parse(EMULATED, source="x.yaml"))
+    assert "just now" in remove(old)
+    assert removals(config, State(), time.time()) == ()
