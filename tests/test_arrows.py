@@ -17,15 +17,19 @@ ALLOWED = {
     "controller.core": ("controller.core",),
     "controller.crashpoints": (),
     "controller.rounds": (),
+    "controller.wholefile": (),
     "controller.errors": (),
     "controller.config": (
         "controller.config", "controller.core", "controller.durations", "controller.errors",
         "controller.notify.target", "launch",
     ),
-    "controller.notify": ("controller.core", "controller.notify", "controller.store", "controller.errors"),
+    "controller.notify": (
+        "controller.core", "controller.notify", "controller.store", "controller.errors", "controller.wholefile",
+    ),
     "controller.store": ("controller.core", "controller.store", "controller.errors", "controller.crashpoints"),
     "controller.effects": (
-        "controller.core", "controller.effects", "controller.config", "controller.errors", "launch", "gates",
+        "controller.core", "controller.effects", "controller.config", "controller.errors", "controller.wholefile",
+        "launch", "gates",
     ),
     "controller.loop": ("controller.core", "controller.effects.ports", "controller.store", "controller.crashpoints"),
     "controller.housekeeper": (
@@ -33,15 +37,17 @@ ALLOWED = {
     ),
     "controller.report": (
         "controller.report", "controller.rounds", "controller.core", "controller.store", "controller.effects",
-        "controller.config", "controller.errors", "gates",
+        "controller.config", "controller.errors", "controller.wholefile", "gates",
     ),
     "controller.units": (
-        "controller.units", "controller.core.window", "controller.config", "controller.errors", "launch",
+        "controller.units", "controller.core.window", "controller.config", "controller.errors", "controller.wholefile",
+        "launch",
     ),
     "controller.catalogue": ("controller.core", "launch", "gates"),
     "controller.api": (
         "controller.api", "controller.core", "controller.store", "controller.catalogue", "controller.config",
-        "controller.errors", "launch", "gates",
+        "controller.errors", "controller.wholefile",
+        "launch", "gates",
     ),
     "controller.daemon": ("controller", "launch"),
     "controller.demo": (

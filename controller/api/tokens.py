@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .. import wholefile
 from ..errors import CutoverError, NotFoundError, RefusedError
 from .desk import ROLES, Person, by_token
 
@@ -95,15 +94,8 @@ class Tokens:
     def _write(self, tokens: dict[str, Token]) -> None:
         """The file first: what could not be kept must not open anything either."""
         text = json.dumps({"tokens": [asdict(token) for token in tokens.values()]}, indent=1)
-        new = self._file.with_name(f"{self._file.name}.new")
         try:
-            with suppress(FileNotFoundError):
-                new.unlink()
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._file)
+            wholefile.put(self._file, text, mode=0o600)
         except OSError as error:
             raise CutoverError(f"the tokens cannot be kept in {self._file}: {error.strerror}") from error
         self._tokens = tokens

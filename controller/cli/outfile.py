@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .. import wholefile
 from ..errors import CutoverError, NotAllowedError
 
 
@@ -25,9 +26,4 @@ def _put(path: Path, text: str) -> None:
     if is_one_of_a_kind:  # no other can take its place
         path.write_text(text, encoding="utf-8")
         return
-    new = path.with_name(f".{path.name}.new")
-    try:
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    wholefile.put(path, text)

@@ -17,6 +17,7 @@ from launch.ports import first_in_use, holder_of
 from launch.release import Release as LaunchedRelease
 from launch.release import load_release
 
+from .. import wholefile
 from ..core.actions import Outcome
 from ..core.records import Attempt, Release, State
 from ..core.seen import Life, ProcessSeen
@@ -160,9 +161,8 @@ class Processes:
 def write_owner(run_dir: Path, attempt: Attempt) -> None:
     """Whose start this is, before there is a process: what a journal that is lost can be made of again."""
     run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = run_dir / f"{OWNER}.new"
-    new.write_text(json.dumps({"version": 1, **{name: getattr(attempt, name) for name in _OWNED}}, indent=2) + "\n")
-    new.replace(run_dir / OWNER)
+    owned = {"version": 1, **{name: getattr(attempt, name) for name in _OWNED}}
+    wholefile.put(run_dir / OWNER, json.dumps(owned, indent=2) + "\n")
 
 
 def is_real(gpu: str) -> bool:

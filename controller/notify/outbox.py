@@ -8,7 +8,6 @@ soon as it can be.
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 import structlog
 
+from .. import wholefile
 from ..core.records import Now
 from .destination import Destination
 from .events import Event, event_from
@@ -177,19 +177,12 @@ class Outbox:
                 for name, lane in self._lanes.items()
             },
         }
-        new = self._file.with_name(f"{self._file.name}.new")
         try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                json.dump(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._file)
+            wholefile.put(self._file, json.dumps(document), mode=0o600)
         except OSError as error:
             if not self._unwritten:
                 log.warning("what was told cannot be written down", file=str(self._file), why=error.strerror)
             self._unwritten = True
-            with suppress(OSError):
-                new.unlink()  # half of it takes room that others need
         else:
             self._unwritten = False
             self._written_cursor = self.cursor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import traceback
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from .. import wholefile
 from ..config import Config
 from ..core.night_records import Night, NightState
 from ..core.queue import why_not_yet
@@ -157,7 +157,7 @@ class ReportKeeper:
         try:
             self._config.reports_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
             for suffix, text in self._made[night.id].items():  # JSON last: it says that the others are there
-                _replace(self._path(night.id, suffix), text)
+                wholefile.put(self._path(night.id, suffix), text)
         except OSError as error:
             return (
                 f"the report of {night.id} cannot be written to {self._config.reports_dir}: {error.strerror}; "
@@ -236,16 +236,3 @@ def _night_of(report: Report) -> Night:
 
 def _is_dark(night: Night, state: State) -> bool:
     return any(r.night == night.id and r.dark_since_s is not None for r in state.rollouts.values())
-
-
-def _replace(path: Path, text: str) -> None:
-    """All or nothing: what is read in the morning is whole."""
-    new = path.with_name(f".{path.name}.new")
-    try:
-        with new.open("w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from .. import wholefile
 from ..errors import CutoverError
 
 _SIGNATURE = re.compile(r"\A# Written by `cutover install` \(([0-9a-f]{16})\)[^\n]*\n")
@@ -66,15 +67,9 @@ def look(path: Path, prefix: Path) -> Found:
 
 def write(piece: Piece) -> None:
     """Whole or not at all; a link that is there is replaced, never followed. Raises `CutoverError`."""
-    new = piece.path.with_name(f".{piece.path.name}.new")
     try:
         piece.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            new.write_text(piece.text)
-            new.chmod(0o644)
-            new.replace(piece.path)
-        finally:
-            new.unlink(missing_ok=True)
+        wholefile.put(piece.path, piece.text, mode=0o644)
     except OSError as error:
         raise CutoverError(
             f"{piece.path} cannot be written: {error.strerror}; no file is half there, install again afterwards"

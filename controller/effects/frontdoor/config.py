@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
+from ... import wholefile
 from ...core.route import SlotState
 from . import limits
 from .changes import DEFAULT_HEALTH_PATH, NOBODY, control_values
@@ -113,10 +114,7 @@ def write_if_different(path: Path, text: str) -> bool:
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == text.encode():
             return False
-    new = path.with_name(f"{path.name}.new")
-    new.write_bytes(text.encode())
-    new.chmod(0o600)
-    new.replace(path)
+    wholefile.put(path, text, mode=0o600, durable=False)  # a route is written in the middle of a switch
     return True
 
 

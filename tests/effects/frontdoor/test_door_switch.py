@@ -191,7 +191,7 @@ def test_a_lost_state_is_written_again_by_the_next_word(doors, engines, slot_of)
 
 def test_a_state_that_cannot_be_saved_is_told_and_the_route_served(doors, engines, slot_of, tools):
     blue, door = engines("blue"), doors()
-    (door.settings.directory / "haproxy.state.new").mkdir()
+    (door.settings.directory / ".haproxy.state.new").mkdir()
     with pytest.raises(DoorError, match="the front door's state cannot be saved in"):
         door.apply(Route(1, (slot_of(1, blue),)))
     assert tools.run(tools.request(door.port)).whole
