@@ -47,7 +47,9 @@ class Loop:
     def step(self) -> bool:
         """One pass. True when something was done, so that the next pass should follow at once."""
         state = self.journal.state
-        seen = replace(self.world.observe(state), vain=self._vain)
+        seen = self.world.observe(state)
+        if self._vain:
+            seen = replace(seen, vain=self._vain)
         self.seen = seen
         decision = decide(state, seen, self.policy)
         self.why = decision.why

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from .policy import Policy
 from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
+from .remembered import remembered
 from .route import Mode, Route, Slot, SlotState
 
 TRIED = frozenset({Phase.STARTING, Phase.GATING, Phase.AWAITING_APPROVAL, Phase.CUTTING_OVER})
@@ -44,11 +45,17 @@ def _slot(state: State, attempt: Attempt, slot_state: SlotState) -> Slot:
 
 
 def desired_route(state: State, policy: Policy) -> Route:
+    """What the front door should serve; see `_route`."""
+    return _route(state, policy.retry_after_s)
+
+
+@remembered
+def _route(state: State, retry_after_s: int) -> Route:
     """Live's ready instances take new requests; whoever was seen by users and no longer is live drains.
 
     While nothing of live can answer, requests wait at the front door: it made room, or it is being started again.
     """
-    public = [_slot(state, a, SlotState.READY) for a in state.offered()]
+    public = [_slot(state, a, SlotState.READY) for a in state.offered]
     listed = {slot.attempt for slot in public}
     draining = [
         _slot(state, a, SlotState.DRAIN)
@@ -65,7 +72,7 @@ def desired_route(state: State, policy: Policy) -> Route:
         public=(*public, *draining),
         preview=tuple(preview),
         mode=Mode.REFUSE if state.live is None else Mode.OPEN if public else Mode.HOLD,
-        retry_after_s=policy.retry_after_s,
+        retry_after_s=retry_after_s,
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from .desired import SWITCHED, candidate_seat
 from .policy import Policy
 from .progress import deadline_s
 from .records import ACTIVE, TERMINAL, AttemptState, Kind, Phase, Rollout, Seat, State
+from .remembered import remembered
 from .route import SlotState
 from .rules_nights import waits_for_a_person
 from .seats import missing_instances
@@ -24,11 +26,17 @@ def violations(state: State, seen: Seen | None = None, policy: Policy | None = N
 
     With `seen`, also what the front door serves is judged; `policy` gives the time within which a route is repaired.
     """
-    found = [*_exclusive(state), *_one_at_a_time(state), *_gated(state), *_seats(state), *_never_dark(state)]
-    found += [*_records(state), *_nights(state)]
+    found = list(_inconsistent(state))
     if seen is not None and policy is not None:
         found += _served(state, seen)
     return found
+
+
+@remembered
+def _inconsistent(state: State) -> Sequence[str]:
+    """All that can be seen in the records alone."""
+    found = [*_exclusive(state), *_one_at_a_time(state), *_gated(state), *_seats(state), *_never_dark(state)]
+    return [*found, *_records(state), *_nights(state)]
 
 
 def _exclusive(state: State) -> list[str]:
@@ -189,7 +197,7 @@ def unsettled(state: State, seen: Seen, policy: Policy) -> list[str]:
     if not seen.door.alive or seen.door_refuses:
         return found
     public = {(slot.number, slot.port) for slot in seen.door.public if slot.state in _OPEN}
-    ready = {(a.slot, a.port): a.id for a in state.offered()}
+    ready = {(a.slot, a.port): a.id for a in state.offered}
     found += [f"{name} is live and ready, and users do not reach it" for at, name in ready.items() if at not in public]
     found += [f"users are sent to port {port}, where live is not" for n, port in public if (n, port) not in ready]
     return found

@@ -388,6 +388,11 @@ class State:
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)
 
     @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What was asked of this very state before (`remembered`)."""
+        return {}
+
+    @cached_property
     def held(self) -> tuple[Attempt, ...]:
         """Attempts that still hold something, in order."""
         return tuple(attempt for attempt in self.attempts.values() if attempt.holds)
@@ -448,6 +453,7 @@ class State:
         begun = self.begun(seat)
         return tuple(i.name for i in self.releases[seat.release].instances if i.name not in begun)
 
+    @cached_property
     def offered(self) -> tuple[Attempt, ...]:
         """Attempts of live that new requests are led to: ready, with a slot, and with somebody who answers.
 
@@ -459,7 +465,7 @@ class State:
 
     def is_served(self) -> bool:
         """Whether an instance of live takes requests."""
-        return bool(self.offered())
+        return bool(self.offered)
 
     @cached_property
     def active(self) -> Rollout | None:

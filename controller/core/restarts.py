@@ -12,6 +12,7 @@ from . import actions as act
 from .actions import Decision
 from .policy import Policy
 from .records import Attempt, AttemptState, Release, Seat, State
+from .remembered import remembered
 from .seats import missing_instances
 from .seen import Seen
 
@@ -67,6 +68,7 @@ def give_up(mine: Sequence[Attempt], seen: Seen, policy: Policy) -> Decision | N
     return Decision(act.GiveUp(last.id), f"it died {often}: it is not started again")
 
 
+@remembered
 def given_up(state: State, seat: Seat) -> tuple[Attempt, ...]:
     """The last attempt of every instance of the seat that is down and that nobody starts again."""
     last = (state.attempts_of(seat, name)[-1] for name in missing_instances(state, seat))

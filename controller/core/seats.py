@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from . import actions as act
 from .actions import Decision
 from .policy import Policy
 from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
+from .remembered import remembered
 from .seen import ProbeSeen, Seen
 from .silence import is_computing
 from .table import Event
@@ -65,7 +66,8 @@ def _with_workers(state: State, place: Seat, attempts: tuple[Attempt, ...]) -> t
     return tuple(replace(a, workers=workers) if a.role == "router" else a for a in attempts)
 
 
-def missing_instances(state: State, seat: Seat) -> list[str]:
+@remembered
+def missing_instances(state: State, seat: Seat) -> Sequence[str]:
     """Instances of the seat that were begun and that no attempt carries, or whose attempt is on its way out."""
     carried = {a.instance for a in state.seat_attempts(seat) if a.is_staying}
     if len(carried) == len(state.releases[seat.release].instances):

@@ -401,7 +401,7 @@ def test_an_approval_does_not_outlast_the_window_where_live_made_room(box):
     sleep_until(box, "2026-12-01T06:00")
     assert box.phase(rollout) is Phase.SKIPPED
     box.settle()
-    assert len(box.state.offered()) == 2
+    assert len(box.state.offered) == 2
 
 
 # --- trials and cards -------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ MUTANTS = (
     _one(
         "users are sent to the candidate before the commit",
         CORE + "desired.py",
-        "for a in state.offered()]",
+        "for a in state.offered]",
         "for a in state.seat_attempts(candidate_seat(state.active) or state.live)"
         " if a.slot is not None and a.state is AttemptState.READY]",
     ),

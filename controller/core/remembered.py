@@ -1,0 +1,26 @@
+"""Pure questions that a pass asks several times of one state. A state never changes, so no answer ever gets old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar, TypeVarTuple
+
+from .records import State
+
+_Of = TypeVarTuple("_Of")
+_Said = TypeVar("_Said")
+
+
+def remembered(ask: Callable[[State, *_Of], _Said]) -> Callable[[State, *_Of], _Said]:
+    """The answer is kept beside the state, which takes it along when it goes. What else is asked of is hashable."""
+
+    @wraps(ask)
+    def asked(state: State, *of: *_Of) -> _Said:
+        key = (ask, *of)
+        if key not in state.kept:
+            state.kept[key] = ask(state, *of)
+        said: _Said = state.kept[key]
+        return said
+
+    return asked
