@@ -208,10 +208,11 @@ class FakeWorld:
 
     def _probes(self, state: State) -> dict[str, ProbeSeen]:
         probes = {a.id: self._probe(a.id) for a in state.attempts.values() if a.pid is not None and a.holds}
-        ready = [s.attempt for s in self.route.public if s.state is SlotState.READY]
+        ready = next((s.attempt for s in self.route.public if s.state is SlotState.READY), None)
         if not self.unheard:
-            probes["public"] = self._probe(ready[0] if ready else None)
-        probes["preview"] = self._probe(next((s.attempt for s in self.route.preview), None))
+            probes["public"] = probes.get(ready or "") or self._probe(ready)
+        shown = next((s.attempt for s in self.route.preview), None)
+        probes["preview"] = probes.get(shown or "") or self._probe(shown)
         return probes
 
     def act(self, action: act.Effect, state: State, seen: Seen) -> act.Outcome:

@@ -30,20 +30,12 @@ GATE_TRIES = 2  # an inconclusive gate gets one more try
 def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     """How long the rollout may stay in its phase."""
     base_s = DEADLINE_S[rollout.phase]
-    release = state.releases[(rollout.target.release if rollout.target else None) or rollout.release]
-    starts_s = ((release.start_timeout_s or policy.start_s) + policy.settle_s) * len(release.instances)
-    # Whoever makes room drains first, and then has its grace.
-    makes_room = rollout.planned("gives_way") or any(a.gave_way_to == rollout.id for a in state.attempts.values())
-    grace_s = max((r.stop_grace_s for r in state.releases.values()), default=0.0)
-    room_s = (policy.drain_s if makes_room else 0.0) + grace_s
-    if policy.sleep:  # to fall asleep, or not to; on the way back to wake up besides
-        room_s += policy.sleep_deadline_s * (2 if rollout.phase is Phase.ROLLING_BACK else 1)
     if rollout.phase is Phase.STARTING:
-        return base_s + starts_s
+        return base_s + _starts_s(rollout, state, policy)
     if rollout.phase in {Phase.ROLLING_BACK, Phase.COMPLETING}:
-        return base_s + starts_s + room_s
+        return base_s + _starts_s(rollout, state, policy) + _room_s(rollout, state, policy)
     if rollout.phase is Phase.LEASING:
-        return base_s + room_s
+        return base_s + _room_s(rollout, state, policy)
     if rollout.phase is Phase.GATING:
         return base_s + GATE_TRIES * sum(float(step["deadline_s"]) for step in rollout.profile)
     if rollout.phase is Phase.AWAITING_APPROVAL:
@@ -51,6 +43,21 @@ def deadline_s(rollout: Rollout, state: State, policy: Policy) -> float:
     if rollout.phase is Phase.BAKING:
         return base_s + bake_s(rollout, policy) + policy.prefill_s  # it ends with tokens, and a prompt may be long
     return base_s
+
+
+def _starts_s(rollout: Rollout, state: State, policy: Policy) -> float:
+    release = state.releases[(rollout.target.release if rollout.target else None) or rollout.release]
+    return ((release.start_timeout_s or policy.start_s) + policy.settle_s) * len(release.instances)
+
+
+def _room_s(rollout: Rollout, state: State, policy: Policy) -> float:
+    """Whoever makes room drains first, and then has its grace."""
+    makes_room = rollout.planned("gives_way") or any(a.gave_way_to == rollout.id for a in state.attempts.values())
+    grace_s = max((r.stop_grace_s for r in state.releases.values()), default=0.0)
+    room_s = (policy.drain_s if makes_room else 0.0) + grace_s
+    if policy.sleep:  # to fall asleep, or not to; on the way back to wake up besides
+        room_s += policy.sleep_deadline_s * (2 if rollout.phase is Phase.ROLLING_BACK else 1)
+    return room_s
 
 
 # --- phases -----------------------------------------------------------------------------------------------------------

@@ -64,13 +64,15 @@ def repair_route(state: State, seen: Seen, policy: Policy) -> Decision | None:
     )
 
 
+_WAS_SWITCHED = SWITCHED | {Phase.PROMOTED, Phase.ROLLED_BACK}
+
+
 def record_switch(state: State, seen: Seen, policy: Policy) -> Decision | None:  # noqa: ARG001
     """`repair_route` has nothing left to do, so the front door serves what was committed: the switch is over."""
     if not seen.door.alive or seen.door_refuses:
         return None
-    switched = {*SWITCHED, Phase.PROMOTED, Phase.ROLLED_BACK}
     for rollout in state.rollouts.values():
-        if rollout.switched_at_s is None and rollout.decided_at_s is not None and rollout.phase in switched:
+        if rollout.switched_at_s is None and rollout.decided_at_s is not None and rollout.phase in _WAS_SWITCHED:
             return Decision(act.RecordSwitch(rollout.id), "the front door serves what was decided")
     return None
 

@@ -12,6 +12,7 @@ from . import actions as act
 from .actions import Decision
 from .policy import LAST_KNOWN_GOOD, Policy
 from .records import Kind, Options, Phase, Release, Rollout, Seat, State
+from .remembered import remembered
 from .restarts import given_up, stands_before_nobody
 from .seen import Seen
 
@@ -54,6 +55,7 @@ def is_lost(state: State) -> bool:
     return bool(gone) and all(name in gone or stands_before_nobody(release, name, gone) for name in fronted)
 
 
+@remembered
 def last_takeover(state: State) -> Rollout | None:
     """The newest take-over, for as long as no person has decided since who is live: until then there is no second."""
     for rollout in reversed(tuple(state.rollouts.values())):
