@@ -67,8 +67,14 @@ def bench(  # noqa: PLR0913, PLR0917 - the options of a command
         ),
     ] = None,
     deadline_s: Annotated[
-        float, typer.Option("--deadline", min=1.0, metavar="SECONDS", help="It ends by then; what is missing is said.")
-    ] = 3600.0,
+        float | None,
+        typer.Option(
+            "--deadline",
+            min=1.0,
+            metavar="SECONDS",
+            help="It ends by then; what is missing is said. Without it an hour, or the profile's where that is longer.",
+        ),
+    ] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw throughput and latency against concurrency.")] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="The same as a page.")] = None,
     evidence: Annotated[Path | None, typer.Option("--evidence", metavar="DIR", help="Keep the evidence here.")] = None,

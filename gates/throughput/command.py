@@ -14,7 +14,7 @@ from gates.contract import Deployment, GateRequest, Verdict
 from gates.endpoint import Endpoint, model_names
 from gates.errors import GateUsageError
 from gates.ledger.words import counted
-from gates.profile import load
+from gates.profile import GateStep, load
 from gates.program import settled
 from gates.strict import read_model
 from gates.throughput.bench import Subject
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _GATE: Final = "throughput"
+_HOUR_S: Final = 3600.0
 _RUNGS: Final = "concurrency"
 _SETTINGS: Final = "settings of the bench"
 
@@ -63,7 +64,8 @@ class Plan:
     serves: tuple[str, ...] = ()
     """The names that the topology serves, where one was given: numbers of another model must not stand under it."""
     baseline: Mapping[str, Any] | None = None
-    deadline_s: float = 3600.0
+    deadline_s: float | None = None
+    """None: an hour, or as long as the profile gives its gate where that is longer."""
     evidence_dir: Path = Path()
     ledger: Path | None = None
     """Where the spread between starts is looked up. Keeping the run is for whoever asked for it."""
@@ -100,19 +102,28 @@ class Benched:
 
 def settings_of(profile: str | Path | None, changes: Mapping[str, Any]) -> Mapping[str, Any]:
     """The throughput settings of a profile, or the defaults for None, with `changes`. Raises `GateUsageError`."""
-    given: Mapping[str, Any] = {}
-    if profile is not None:
-        chosen = load(profile)
-        step = next((step for step in chosen.gates if step.name == _GATE), None)
-        if step is None:
-            named = ", ".join(step.name for step in chosen.gates)
-            raise GateUsageError(f"Profile {chosen.name!r} has no gate throughput, only {named}; nothing to bench by.")
-        given = step.settings
+    given: Mapping[str, Any] = {} if profile is None else _step_of(profile).settings
     if _RUNGS in changes:
         given = _at_rungs(given, changes[_RUNGS])
     settings = {**given, **{key: value for key, value in changes.items() if key != _RUNGS}}
     read_model(ThroughputSettings, settings, _SETTINGS)
     return settings
+
+
+def _step_of(profile: str | Path) -> GateStep:
+    chosen = load(profile)
+    step = next((step for step in chosen.gates if step.name == _GATE), None)
+    if step is None:
+        named = ", ".join(step.name for step in chosen.gates)
+        raise GateUsageError(f"Profile {chosen.name!r} has no gate throughput, only {named}; nothing to bench by.")
+    return step
+
+
+def deadline_of(plan: Plan) -> float:
+    """In seconds. The deadline of a gate in a rollout is no reason to end a bench early that somebody waits for."""
+    if plan.deadline_s is not None:
+        return plan.deadline_s
+    return _HOUR_S if plan.profile is None else max(_HOUR_S, _step_of(plan.profile).deadline_s)
 
 
 def left_unjudged(profile: str | Path | None, changes: Mapping[str, Any]) -> list[str]:
@@ -197,7 +208,7 @@ def run_bench(plan: Plan, on_progress: Callable[[Mapping[str, Any]], None] = lam
         profile=settings,
         capability=plan.capability,
         baseline=earlier,
-        deadline_s=plan.deadline_s,
+        deadline_s=deadline_of(plan),
         evidence_dir=str(plan.evidence_dir),
         engine=plan.engine,
         ledger=str(plan.ledger) if plan.ledger is not None else None,

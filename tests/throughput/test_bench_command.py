@@ -19,7 +19,7 @@ from controller.cli import main
 from gates.contract import Verdict
 from gates.ledger.selection import Selection
 from gates.ledger.store import Ledger
-from gates.throughput.command import Benched, Plan, run_bench
+from gates.throughput.command import Benched, Plan, deadline_of, run_bench
 from gates.throughput.page import render
 from gates.throughput.records import AGGREGATE, DECODE, GAP, TTFT, Cell, CellKey, Figure, Run
 from gates.throughput.views import drawn_plot, drawn_run
@@ -258,6 +258,16 @@ def test_an_endpoint_that_wants_a_key_says_so_before_it_is_asked_what_it_serves(
     server = raw_server(replying("401 Unauthorized", "application/json", b"{}"))
     code, _, err = bench(server.url)
     assert (code, "wants an API key (HTTP 401)" in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("profile", "asked_s", "deadline_s"),
+    [(None, None, 3600), ("matrix", None, 14400), ("standard", None, 3600), ("matrix", 60.0, 60), (None, 7200.0, 7200)],
+)
+def test_a_bench_has_an_hour_or_what_its_profile_needs(
+    profile: str | None, asked_s: float | None, deadline_s: float
+) -> None:
+    assert deadline_of(Plan("http://127.0.0.1:9", None, profile=profile, deadline_s=asked_s)) == deadline_s
 
 
 def test_a_baseline_of_one_round_is_refused_too(bench: Bench, tmp_path: Path) -> None:
