@@ -187,7 +187,7 @@ def test_requests_that_a_dead_engine_refuses_wait_for_the_next(doors, engines, s
 
     answers = tools.run(scenario())
     assert all(answer.whole and answer.engine == "green" for answer in answers)
-    assert tools.wait_for(lambda: door.traffic(0).get("blue"), "its lines").requests == 9
+    tools.wait_for(lambda: (told := door.traffic(0).get("blue")) and told.requests == 9, "a line of each request")
 
 
 def test_a_request_goes_back_to_wait_once_only(doors, engines, slot_of, tools):
