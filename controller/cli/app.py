@@ -149,7 +149,7 @@ app.command(
     epilog=examples(
         "cutover bench http://127.0.0.1:8000",
         "cutover bench http://127.0.0.1:8000 --profile uni_bench --plot",
-        "cutover bench $URL --topology qwen27b-tp2x2.yaml --profile matrix --html bench.html --deadline 7200",
+        "cutover bench $URL --topology qwen27b-tp2x2.yaml --profile matrix --html bench.html",
         "cutover bench --live --rounds 5 --json > live.json",
     )
 )(bench.bench)

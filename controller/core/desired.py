@@ -45,7 +45,7 @@ def _slot(state: State, attempt: Attempt, slot_state: SlotState) -> Slot:
 
 
 def desired_route(state: State, policy: Policy) -> Route:
-    """What the front door should serve; see `_route`."""
+    """What the front door should serve now."""
     return _route(state, policy.retry_after_s)
 
 
