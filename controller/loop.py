@@ -6,14 +6,15 @@ import errno
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import structlog
 
 from .core.actions import Decision, Effect, Outcome, SetRoute, Wait, aim
 from .core.alarms import alarms
+from .core.frozen import replace
 from .core.invariants import violations
 from .core.policy import Policy
+from .core.records import State
 from .core.rules import decide
 from .core.seen import Seen, Vain
 from .core.table import IllegalMove
@@ -37,7 +38,7 @@ class Loop:
         self.policy = policy
         self.seen: Seen | None = None
         self.why = "starting"
-        self.alarms: list[str] = []
+        self._looked: tuple[State, Seen] | None = None
         self.trouble = ""  # why nothing can be decided: the disk takes nothing; empty while it does
         self.passes = 0
         self._vain: dict[tuple[str, str], Vain] = {}
@@ -51,9 +52,9 @@ class Loop:
         if self._vain:
             seen = replace(seen, vain=self._vain)
         self.seen = seen
+        self._looked = (state, seen)
         decision = decide(state, seen, self.policy)
         self.why = decision.why
-        self.alarms = [*violations(state, seen, self.policy), *alarms(state, seen, self.policy)]
         self.passes += 1
         if isinstance(decision.action, Wait):
             return False
@@ -72,6 +73,14 @@ class Loop:
         self.journal.finish(seq, decision.action, outcome, self.world.now())
         self._remember(decision.action, outcome)
         return self._report(decision, outcome)
+
+    @property
+    def alarms(self) -> list[str]:
+        """What a human must know, as of the last pass; worked out for who asks, from any thread."""
+        if self._looked is None:
+            return []
+        state, seen = self._looked
+        return [*violations(state, seen.door), *alarms(state, seen, self.policy)]
 
     def _remember(self, effect: Effect, outcome: Outcome) -> None:
         """What failed, until it succeeds or nobody tries it any more."""

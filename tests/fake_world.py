@@ -207,7 +207,7 @@ class FakeWorld:
         return streak, since_s
 
     def _probes(self, state: State) -> dict[str, ProbeSeen]:
-        probes = {a.id: self._probe(a.id) for a in state.attempts.values() if a.pid is not None and a.holds}
+        probes = {a.id: self._probe(a.id) for a in state.held if a.pid is not None}
         ready = next((s.attempt for s in self.route.public if s.state is SlotState.READY), None)
         if not self.unheard:
             probes["public"] = probes.get(ready or "") or self._probe(ready)
@@ -303,7 +303,7 @@ class Box:
         while not until():
             assert self.world.clock_s < end_s, f"never happened; {self.loop.why}"
             busy = self.loop.step()
-            assert violations(self.state, self.world.observe(self.state), self.loop.policy) == []
+            assert violations(self.state, self.world.observe(self.state).door) == []
             if not busy:
                 self.world.clock_s += tick_s
 

@@ -68,6 +68,7 @@ PURE = {
     "itertools",
     "json",
     "math",
+    "operator",
     "statistics",
     "typing",
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import median
 
+from .frozen import replace
 from .policy import Policy
 from .records import Attempt, Bake, Rollout, State
 from .route import Traffic

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from .frozen import replace
 from .records import Attempt, AttemptState, Now, Rollout, State
 from .table import IllegalMove
 

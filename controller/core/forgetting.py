@@ -9,9 +9,9 @@ because plans are made of those figures (`core.history`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from . import actions as act
+from .frozen import replace
 from .history import passed_all
 from .night_records import NightState
 from .records import Attempt, Kind, Now, Phase, Rollout, Seat, State

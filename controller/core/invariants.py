@@ -10,7 +10,7 @@ from .policy import Policy
 from .progress import deadline_s
 from .records import ACTIVE, TERMINAL, AttemptState, Kind, Phase, Rollout, Seat, State
 from .remembered import remembered
-from .route import SlotState
+from .route import DoorSeen, SlotState
 from .rules_nights import waits_for_a_person
 from .seats import missing_instances
 from .seen import Seen
@@ -21,14 +21,11 @@ _USERS_FOLLOW = frozenset({Phase.CUTTING_OVER, *SWITCHED, Phase.PROMOTED})
 _OPEN = frozenset({SlotState.READY})
 
 
-def violations(state: State, seen: Seen | None = None, policy: Policy | None = None) -> list[str]:
-    """Sentences that name what is wrong; empty when everything holds.
-
-    With `seen`, also what the front door serves is judged; `policy` gives the time within which a route is repaired.
-    """
+def violations(state: State, door: DoorSeen | None = None) -> list[str]:
+    """Sentences that name what is wrong; empty when everything holds. With `door`, also whom it leads users to."""
     found = list(_inconsistent(state))
-    if seen is not None and policy is not None:
-        found += _served(state, seen)
+    if door is not None:
+        found += _served(state, door)
     return found
 
 
@@ -143,13 +140,13 @@ def _never_dark(state: State) -> list[str]:
     return []
 
 
-def _served(state: State, seen: Seen) -> list[str]:
+def _served(state: State, door: DoorSeen) -> list[str]:
     """Users reach live, or what was live until a moment ago; never a candidate, never an attempt that is stopped."""
-    if not seen.door.alive:
+    if not door.alive:
         return []
     by_port = {a.port: a for a in state.held}
     found = []
-    for slot in seen.door.public:
+    for slot in door.public:
         if slot.state not in _OPEN:
             continue
         attempt = by_port.get(slot.port)

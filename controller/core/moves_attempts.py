@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from . import actions as act
 from .edits import attempt_of, expose_live, lit, rest, rollout_of, with_attempt, with_rollout
+from .frozen import replace
 from .records import Attempt, AttemptState, Nap, Now, State
 from .table import IllegalMove
 from .verify import check_results

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from . import actions as act
 from .edits import rollout_of, with_rollout
+from .frozen import replace
 from .moves_rollouts import advance, file, is_older, propose
 from .night_records import Night, OnSuccess, Sweep
 from .records import Kind, Now, Options, Phase, Rollout, State

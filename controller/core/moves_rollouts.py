@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from . import actions as act
 from .edits import dark_is_over, expose_live, lit, rollout_of, with_rollout
+from .frozen import replace
 from .moves_attempts import add_attempts
 from .records import ACTIVE, TERMINAL, GateResult, GateRun, Kind, Now, Phase, Rollout, Seat, State
 from .table import Event, IllegalMove, follow

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from . import actions as act
 from .actions import Decision
 from .bake import bake_s, baseline, failures_of, problems, with_probe
 from .cards import Refusal, holders, no_places, shows
+from .frozen import replace
 from .plan import make_plan
 from .policy import Policy
 from .records import AttemptState, GateResult, Kind, Phase, Rollout, State

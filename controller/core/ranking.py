@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
 from typing import Any
 
+from .frozen import replace
 from .night_records import Arm, Sweep
 from .nights import MEASURE
 from .records import TERMINAL, GateResult, Phase, Rollout, State

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 from .records import State
 
 _Of = TypeVarTuple("_Of")
 _Said = TypeVar("_Said")
+_NEVER: Any = object()
 
 
 def remembered(ask: Callable[[State, *_Of], _Said]) -> Callable[[State, *_Of], _Said]:
@@ -17,10 +18,10 @@ def remembered(ask: Callable[[State, *_Of], _Said]) -> Callable[[State, *_Of], _
 
     @wraps(ask)
     def asked(state: State, *of: *_Of) -> _Said:
-        key = (ask, *of)
-        if key not in state.kept:
-            state.kept[key] = ask(state, *of)
-        said: _Said = state.kept[key]
+        kept, key = state.kept, (ask, *of)
+        said: _Said = kept.get(key, _NEVER)
+        if said is _NEVER:
+            said = kept[key] = ask(state, *of)
         return said
 
     return asked

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from . import actions as act
 from .actions import Decision
 from .cards import Places, Refusal, no_places, place, place_some, without_holder
 from .desired import wanted_seats
+from .frozen import replace
 from .moves_rollouts import rollback_seat
 from .policy import Policy
 from .records import Attempt, AttemptState, Kind, Release, Rollout, Seat, State

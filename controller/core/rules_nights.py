@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from . import actions as act
 from .actions import Decision
 from .bake import bake_s
 from .budget import return_s, undo_s
 from .desired import SWITCHED
+from .frozen import replace
 from .night_records import Night, NightState
 from .nights import MEASURE, can_open, count, left_of_night, minutes, noise, open_night
 from .plan import Plan

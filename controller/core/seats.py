@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from . import actions as act
 from .actions import Decision
+from .frozen import replace
 from .policy import Policy
 from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .remembered import remembered

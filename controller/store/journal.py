@@ -10,7 +10,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from pydantic_core import from_json, to_json
 
 from ..core import actions as act
 from ..core.forgetting import KEEP, to_forget, words
+from ..core.frozen import replace
 from ..core.moves import conclude, intend
 from ..core.night_records import Night, Sweep
 from ..core.records import Attempt, Now, Release, Rollout, State

@@ -437,8 +437,8 @@ def test_a_wake_on_somebody_elses_cards_is_illegal_and_a_sleeper_in_the_route_is
     seen = sleepy.world.observe(sleepy.state)
     slot = replace(sleepy.world.route.public[0], port=sleepy.state.attempts["one-a-1"].port)
     sleepy.world.route = replace(sleepy.world.route, public=(slot,))
-    told = violations(sleepy.state, sleepy.world.observe(sleepy.state), sleepy.loop.policy)
-    assert violations(sleepy.state, seen, sleepy.loop.policy) == []
+    told = violations(sleepy.state, sleepy.world.observe(sleepy.state).door)
+    assert violations(sleepy.state, seen.door) == []
     assert told == ["the front door sends users to one-a-1, which sleeps"]
     assert sleepy.world.processes["one-a-1"].life is Life.RUNNING
 

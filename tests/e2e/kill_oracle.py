@@ -65,7 +65,7 @@ def at_rest(stage: Stage, state: State, acknowledged: list[str]) -> list[str]:
     seen = Seen(now=Clock().now(), door=door)
     found = [f"{r.id} is {r.phase}" for r in state.rollouts.values() if r.ended_wall_s is None]
     found += [f"{name} was acknowledged and is gone" for name in acknowledged if name not in state.rollouts]
-    found += violations(state, seen, stage.config.policy)
+    found += violations(state, door)
     found += unsettled(state, seen, stage.config.policy)
     if not door.alive:
         found.append(f"the front door does not answer: {door.why}")

@@ -67,6 +67,7 @@ class SimWorld(SleepyWorld):
     stuck_mib: dict[int, int] = field(default_factory=dict)  # memory that nobody gives back
     visited: set[str] = field(default_factory=set)  # cards with memory that was never ours, or in somebody's hands
     running_gates: dict[str, GateTruth] = field(default_factory=dict)
+    asked_gates: dict[tuple[str, int], list[GateTruth]] = field(default_factory=dict)  # the same, by rollout and step
     wrong: list[str] = field(default_factory=list)  # what no good controller asks for
     _gpus_seen: tuple[Any, tuple[Gpu, ...]] = (None, ())
 
@@ -77,8 +78,13 @@ class SimWorld(SleepyWorld):
         self.version += 1
 
     def reboot(self) -> None:
-        over = {name: truth for name, truth in self.running_gates.items() if truth.ends_s <= self.clock_s}
-        self.running_gates = {name: replace(truth, ends_s=0.0) for name, truth in over.items()}
+        self.running_gates = {n: truth for n, truth in self.running_gates.items() if truth.ends_s <= self.clock_s}
+        self.asked_gates = {
+            step: [truth for truth in truths if truth.ends_s <= self.clock_s]
+            for step, truths in self.asked_gates.items()
+        }
+        for truth in self.running_gates.values():
+            truth.ends_s = 0.0
         super().reboot()
         self.boots += 1
         self.boot = f"boot-{self.boots}"
@@ -102,14 +108,20 @@ class SimWorld(SleepyWorld):
     # --- what is seen -------------------------------------------------------------------------------------------------
 
     def observe(self, state: State) -> Seen:
-        for name, process in self.processes.items():
+        for name, process in tuple(self.processes.items()):
             if process.dies_s <= self.clock_s and process.is_alive:
                 self._end(name, "it died while it loaded")
             elif process.stopping_until is not None and process.stopping_until <= self.clock_s:
                 self._end(name, "stopped")
+            elif not process.is_alive and process.memory_until_s <= self.clock_s and self._is_forgotten(name, state):
+                del self.processes[name]
         if self.foreign or self.stuck_mib or state.closed:
             self.visited |= {f"gpu-{n}" for n in (*self.foreign, *self.stuck_mib)} | {*state.closed}
         return super().observe(state)
+
+    def _is_forgotten(self, name: str, state: State) -> bool:
+        """Whether the journal knows of its end, and nobody waits for an answer of it."""
+        return name not in self.asked and (name not in state.attempts or not state.attempts[name].holds)
 
     def _end(self, name: str, how: str) -> None:
         """Its whole tree is gone; its memory follows."""
@@ -145,21 +157,19 @@ class SimWorld(SleepyWorld):
         return {run.run: GateSeen(truth.verdict, f"says {truth.verdict}")} if truth.ends_s <= self.clock_s else {}
 
     def _gpus(self) -> tuple[Gpu, ...]:
-        cards = tuple(
-            (gpu, used, self.foreign.get(n), n not in self.untrusted)
-            for n, (gpu, used) in enumerate(self.used_mib().items())
-        )
+        used = self.used_mib()
+        cards = (*used.values(), *self.foreign.items(), None, *self.untrusted)
         if cards != self._gpus_seen[0]:
             gpus = tuple(
                 Gpu(
                     gpu,
                     n,
                     memory_total_mib=CARD_MIB,
-                    memory_used_mib=used,
-                    foreign=() if foreign is None else (foreign,),
-                    trusted=trusted,
+                    memory_used_mib=mib,
+                    foreign=(self.foreign[n],) if n in self.foreign else (),
+                    trusted=n not in self.untrusted,
                 )
-                for n, (gpu, used, foreign, trusted) in enumerate(cards)
+                for n, (gpu, mib) in enumerate(used.items())
             )
             self._gpus_seen = (cards, gpus)
         return self._gpus_seen[1]
@@ -240,7 +250,9 @@ class SimWorld(SleepyWorld):
             verdict = queue.pop(0) if queue else "pass"
             limit_s = float(state.rollouts[action.rollout].profile[action.index]["deadline_s"])
             ends_s = self.clock_s + (limit_s if verdict == "hang" else self.gate_s)
-            self.running_gates[action.run] = GateTruth(ends_s, "error" if verdict == "hang" else verdict)
+            truth = GateTruth(ends_s, "error" if verdict == "hang" else verdict)
+            self.running_gates[action.run] = truth
+            self.asked_gates.setdefault((action.rollout, action.index), []).append(truth)
         return act.Outcome(True)
 
     def _StopGate(self, action: act.StopGate, state: State) -> act.Outcome:  # noqa: N802
@@ -309,14 +321,13 @@ class SimWorld(SleepyWorld):
 
     def _unproved(self, attempt: Attempt, state: State) -> Iterator[str]:
         rollout = state.rollouts[attempt.rollout]
-        mine = [(run, t) for run, t in self.running_gates.items() if run.startswith(f"{rollout.id}-")]
-        over = [(run, truth.verdict) for run, truth in mine if truth.ends_s <= self.clock_s]
         for index, step in enumerate(rollout.profile):
             if step.get("observe"):
                 continue
-            said = [verdict for run, verdict in over if run.startswith(f"{rollout.id}-{index}-")]
-            if not said or said[-1] != "pass":
-                yield f"users reach {attempt.id}, and gate {step['name']} said {said[-1] if said else 'nothing'}"
+            runs = reversed(self.asked_gates.get((rollout.id, index), ()))
+            said = next((run.verdict for run in runs if run.ends_s <= self.clock_s), "nothing")
+            if said != "pass":
+                yield f"users reach {attempt.id}, and gate {step['name']} said {said}"
 
 
 def _ill_advised(name: str, state: State) -> Iterator[str]:

@@ -27,7 +27,6 @@ from controller.core.records import ACTIVE, AttemptState, Kind, Phase, State
 from controller.core.restarts import given_up
 from controller.core.route import DoorSeen, SlotState
 from controller.core.seats import missing_instances
-from controller.core.seen import Seen
 from controller.crashpoints import listen
 from controller.loop import Loop
 from controller.store.database import StoreError, open_database
@@ -49,7 +48,9 @@ _STATE = TypeAdapter(State)
 _SETTLED = {AttemptState.READY, AttemptState.ASLEEP}
 _OF_NO_CONSEQUENCE = {"version", "done", "_door_seen", "_gpus_seen", "door_tried_s"}
 
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+structlog.configure(
+    wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL), cache_logger_on_first_use=True
+)
 
 
 class KilledError(BaseException):
@@ -120,6 +121,7 @@ class Simulation(Box):
     hear: Callable[[str], None] | None = None  # of every point, for whoever counts them
     _judged: tuple[State | None, int] = (None, -1)
     _door: DoorSeen | None = None
+    _alarmed: State | None = None
     _told: int = 0
     _hurried: int = 0
     _late: int = 0
@@ -259,7 +261,7 @@ class Simulation(Box):
         seen, door = self.loop.seen, self.world.door()
         found: list[str] = []
         if state is not before or door is not self._door:
-            found += violations(state, Seen(self.world.now(), door), self.policy)
+            found += violations(state, door)
             self._door = door
         if before is not None and state is not before:
             asked = point == "request-after" or seen is None
@@ -268,6 +270,9 @@ class Simulation(Box):
         found += self.world.untrue(state)
         if idle and seen is not None:
             found += unsettled(state, seen, self.policy)
+            if state is not self._alarmed:
+                self._alarmed = state
+                found += [alarm for alarm in self.loop.alarms if not alarm.strip()]
         self._judged = (state, self.world.version)
         if self.journal.seq != self._told:
             self._told = self.journal.seq
@@ -400,7 +405,7 @@ class Simulation(Box):
         self.journal.disk.backup(disk)
         world: SimWorld = pickle.loads(pickle.dumps(self.world))  # noqa: S301 - our own, and four times as fast as deepcopy
         world.controller_died()
-        journal = self._read_again(disk)
+        journal = SimJournal(disk)
         other = Simulation(Loop(journal, world, self.policy), world, journal, policy=self.policy, path=path)
         other.points, other.keys = self.points, self.keys
         other.acknowledged = dict(self.acknowledged)
