@@ -334,7 +334,7 @@ class SleepAttempt(Effect):
     """Its engine is asked to give its cards back: begun here, seen later."""
 
     attempt: str
-    used_mib: Mapping[str, int]  # card → in use now
+    used_mib: Mapping[str, int]  # card → in use now, without strangers
     again: bool = False  # it was asked before, and nobody knows what came of it
 
 

@@ -36,19 +36,26 @@ def usable(state: State, inventory: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in inventory if gpu.trusted and not gpu.foreign and gpu.id not in state.closed)
 
 
+def told_apart_mib(gpu: Gpu, pids: Collection[int] = ()) -> int | None:
+    """What a card has in use besides strangers and these processes, as far as NVML tells theirs; None: no memory.
+
+    Below zero where more is told than is in use: the two were not true at one moment.
+    """
+    if gpu.memory_used_mib is None:
+        return None
+    told_mib = sum(process.memory_mib or 0 for process in gpu.processes or () if process.pid in pids)
+    return gpu.memory_used_mib - (gpu.strangers_mib or 0) - told_mib
+
+
 def is_back(gpu: Gpu | None, limit_mib: int) -> bool:
     """Whether what we had of a card is free again; of a card that cannot be read nobody knows it.
 
     A stranger's memory says nothing about ours: it is taken off. Where a stranger's is not told, that none of our
     processes is listed has to do; where nobody can tell whose they are, only free memory is.
     """
-    if gpu is None or not gpu.trusted or gpu.memory_used_mib is None:
+    if gpu is None or not gpu.trusted or (left_mib := told_apart_mib(gpu)) is None:
         return False
-    if gpu.memory_used_mib <= limit_mib:
-        return True
-    if gpu.strangers_mib is None:
-        return bool(gpu.foreign) and gpu.ours is False
-    return gpu.memory_used_mib - gpu.strangers_mib <= limit_mib
+    return left_mib <= limit_mib or (gpu.strangers_mib is None and bool(gpu.foreign) and gpu.ours is False)
 
 
 def shows(name: str, gpu: Gpu | None) -> str:

@@ -140,7 +140,7 @@ class Nap:
     for_rollout: str  # that needed its cards
     retired_at_s: float
     asked_at_s: float
-    used_mib: Mapping[str, int] = field(default_factory=dict)  # card → used before it slept
+    used_mib: Mapping[str, int] = field(default_factory=dict)  # card → used before it slept, without strangers
     asleep_at_s: float | None = None  # its engine says so, and the memory is back
     woken_for: str | None = None  # the rollout that wanted it back; empty: production itself
     woken_at_s: float | None = None  # the wake was asked for
@@ -195,7 +195,9 @@ class Attempt:
     why: str = ""  # the last sentence about it
     log_tail: str = ""  # of an attempt that failed
     given_up: str = ""  # why nobody starts this instance of live again; empty: somebody does, or it never died
-    memory_before_mib: Mapping[str, int] = field(default_factory=dict)  # card → used before it started
+    # Card → in use before it started, without what a process has that the driver names: a stranger, a sleeper.
+    memory_before_mib: Mapping[str, int] = field(default_factory=dict)
+    strangers_before_mib: Mapping[str, int] = field(default_factory=dict)  # … and what strangers had of it besides
     kv_tokens: int | None = None  # room of its KV pool, as its engine said
     checks: tuple[Checked, ...] = ()  # of its place on the box, made once, when it was ready
     naps: tuple[Nap, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from . import actions as act
 from .actions import Decision
+from .cards import told_apart_mib
 from .frozen import replace
 from .policy import Policy
 from .records import Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
@@ -27,7 +28,7 @@ def new_attempts(
     Ports and slots go round: one that was just in use still has clients that remember it (sglang#22779).
     """
     release = state.releases[place.release]
-    used = {gpu.id: gpu.memory_used_mib for gpu in seen.gpus if gpu.memory_used_mib is not None}
+    before, strangers = _in_use(seen)
     chosen = [i for i in release.instances if not names or i.name in names]
     used_ports, used_slots = {a.port for a in state.held}, {a.slot for a in state.held if a.slot is not None}
     ports = _round(policy.port_first, policy.port_last, policy.port_block, state.last_port, used_ports)
@@ -44,10 +45,32 @@ def new_attempts(
                 gpus=tuple(gpu_map.get(instance.name, ())),
                 port=next(ports),
                 slot=next(slots) if instance.fronted else None,
-                memory_before_mib={gpu: used[gpu] for gpu in gpu_map.get(instance.name, ()) if gpu in used},
+                memory_before_mib={gpu: before[gpu] for gpu in gpu_map.get(instance.name, ()) if gpu in before},
+                strangers_before_mib={
+                    gpu: strangers[gpu] for gpu in gpu_map.get(instance.name, ()) if gpu in strangers
+                },
             )
         )
     return _with_workers(state, place, tuple(attempts))
+
+
+def _in_use(seen: Seen) -> tuple[dict[str, int], dict[str, int]]:
+    """Card → memory that stays when everybody leaves whose share is told; card → what strangers have of it besides.
+
+    Strangers and sleepers come and go. Were theirs counted, as much of the new attempt's could stay behind unnoticed.
+    """
+    ours = {pid for pids in seen.pids.values() for pid in pids}
+    before: dict[str, int] = {}
+    strangers: dict[str, int] = {}
+    for gpu in seen.gpus:
+        used_mib, stays_mib = gpu.memory_used_mib, told_apart_mib(gpu, ours)
+        if used_mib is None or stays_mib is None:
+            continue
+        fits = stays_mib >= 0  # else who is told and what is in use belong to two moments: nobody is taken off
+        before[gpu.id] = stays_mib if fits else used_mib
+        if fits and gpu.strangers_mib:
+            strangers[gpu.id] = gpu.strangers_mib
+    return before, strangers
 
 
 def _round(first: int, last: int, step: int, after: int, taken: set[int]) -> Iterator[int]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from . import actions as act
 from .actions import Decision
-from .cards import holders, is_back, no_places, shows
+from .cards import holders, is_back, no_places, shows, told_apart_mib
 from .desired import wanted_seats
 from .policy import Policy
 from .records import Attempt, AttemptState, Seat, State
 from .seats import is_failed_bake, is_recallable
-from .seen import Gpu, Seen
+from .seen import Seen
 
 
 def may_sleep(attempt: Attempt, state: State, policy: Policy) -> bool:
@@ -30,9 +30,9 @@ def may_sleep(attempt: Attempt, state: State, policy: Policy) -> bool:
 
 
 def used_mib(attempt: Attempt, seen: Seen) -> dict[str, int]:
-    """Card of the attempt → memory in use on it now, where that can be read."""
-    cards = {gpu.id: gpu for gpu in seen.gpus if gpu.trusted and gpu.memory_used_mib is not None}
-    return {gpu: cards[gpu].memory_used_mib or 0 for gpu in attempt.gpus if gpu in cards}
+    """Card of the attempt → memory in use on it now, where that can be read; strangers' is not, where it is told."""
+    used = {gpu.id: told_apart_mib(gpu) for gpu in seen.gpus if gpu.trusted}
+    return {gpu: mib for gpu in attempt.gpus if (mib := used.get(gpu)) is not None}
 
 
 def leftover_mib(gpu: str, attempt: Attempt, state: State, policy: Policy) -> int:
@@ -68,13 +68,13 @@ def not_taken_again(attempt: Attempt, seen: Seen) -> str:
 
     A card that cannot be read now, or that showed nothing before, says nothing.
     """
-    cards: dict[str, Gpu] = {gpu.id: gpu for gpu in seen.gpus if gpu.trusted}
+    has = used_mib(attempt, seen)
     for gpu, had_mib in attempt.naps[-1].used_mib.items():
-        card, before_mib = cards.get(gpu), attempt.memory_before_mib.get(gpu, 0)
-        if card is None or card.memory_used_mib is None or had_mib <= before_mib:
+        has_mib, before_mib = has.get(gpu), attempt.memory_before_mib.get(gpu, 0)
+        if has_mib is None or had_mib <= before_mib:
             continue
-        if card.memory_used_mib - before_mib < (had_mib - before_mib) / 2:
-            return f"{gpu} shows {card.memory_used_mib} MiB in use, before its sleep it was {had_mib}"
+        if has_mib - before_mib < (had_mib - before_mib) / 2:
+            return f"{gpu} shows {has_mib} MiB in use, before its sleep it was {had_mib}"
     return ""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from . import actions as act
 from .actions import Decision
+from .cards import told_apart_mib
 from .policy import Policy
 from .records import Attempt, AttemptState, Checked, GateResult, Phase, Rollout, Seat, State
 from .seen import Gpu, OnCard, PoolSeen, Seen
@@ -128,16 +129,18 @@ def _on(attempt: Attempt, name: str, gpu: Gpu | None, state: State, seen: Seen, 
     """One leased card: verdict and what is said of it."""
     if gpu is None or not gpu.trusted:
         return "inconclusive", f"{name} cannot be read" + (f" ({gpu.why})" if gpu is not None and gpu.why else "")
-    if others := [*gpu.foreign, *_other_attempts(attempt, gpu, state, seen)]:
-        return "fail", f"on {name} is somebody else too: {others[0]}"
-    if gpu.memory_used_mib is None:
+    if intruders := [*gpu.foreign, *_other_attempts(attempt, gpu, state, seen)]:
+        return "fail", f"on {name} is somebody else too: {intruders[0]}"
+    others = {pid for name, pids in seen.pids.items() if name != attempt.id for pid in pids}
+    used_mib = told_apart_mib(gpu, others)  # as what was there before was counted
+    if used_mib is None:
         return "inconclusive", _NOTHING_SHOWN
     mine = [process for process in gpu.processes or () if process.pid in seen.pids.get(attempt.id, ())]
     before_mib = attempt.memory_before_mib.get(name)
     if before_mib is None:
         return _by_process(name, mine)
-    more_mib = gpu.memory_used_mib - before_mib
-    change = f"{name} shows {_mib(gpu.memory_used_mib)} in use, {_mib(before_mib)} before its start"
+    more_mib = used_mib - before_mib
+    change = f"{name} shows {_mib(used_mib)} in use, {_mib(before_mib)} before its start"
     if more_mib > policy.memory_slack_mib:
         by = f"pid {mine[0].pid}" if mine else "by memory alone: NVML names no process of it"
         return "pass", f"{name} +{_mib(more_mib)} ({by})"
@@ -227,5 +230,9 @@ def _starts(count: int) -> str:
 
 
 def _what_they_showed(attempt: Attempt, policy: Policy) -> str:
-    name, used_mib = max(attempt.memory_before_mib.items(), key=lambda item: item[1], default=("", 0))
-    return f" ({name} showed {_mib(used_mib)} in use before its start)" if used_mib > policy.memory_slack_mib else ""
+    strangers = attempt.strangers_before_mib
+    used = {name: mib + strangers.get(name, 0) for name, mib in attempt.memory_before_mib.items()}
+    name, used_mib = max(used.items(), key=lambda item: item[1], default=("", 0))
+    whose = f", {_mib(strangers[name])} of them a stranger's" if name in strangers else ""
+    shown = f" ({name} showed {_mib(used_mib)} in use before its start{whose})"
+    return shown if used_mib > policy.memory_slack_mib else ""

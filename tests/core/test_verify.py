@@ -125,6 +125,18 @@ def test_memory_of_before_that_nobody_knows_leaves_the_process(started):
     assert look(started, card(0, 20_004), card(1, 20_004), before={}).verdict == "inconclusive"
 
 
+def test_a_sleeper_beside_it_is_not_its_own_memory(started):
+    """A sleeper's context is no part of what the card showed before, and none of what a start adds."""
+    attempt, state = started
+    sleeper = replace(attempt, id="m-b-1", instance="b", state=AttemptState.ASLEEP, lent=True)
+    state = replace(state, attempts={attempt.id: attempt, sleeper.id: sleeper})
+    beside = card(1, 1_304, processes=(OnCard(OTHER, 1_300),))
+    seen = Seen(None, None, gpus=(USED[0], beside), gpus_at_s=1001.0, pids={attempt.id: (ME,), sleeper.id: (OTHER,)})
+    check = check_cards(attempt, state, seen, Policy())
+    assert check.verdict == "fail"
+    assert "gpu-1 shows 4 MiB in use, 4 MiB before its start, and no process of it is there" in check.sentence
+
+
 def test_cards_that_were_read_before_it_was_ready_say_nothing_of_it(started):
     assert look(started, *USED, at_s=999.0) is None
     assert look(started, *USED, at_s=999.0, why="NVML fails") is not None

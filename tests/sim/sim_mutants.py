@@ -201,6 +201,12 @@ MUTANTS = (
         "    if not late or attempt.gone_at_s is not None:\n        return None",
     ),
     _one(
+        "what a stranger has counts as what its card shows empty",
+        CORE + "seats.py",
+        "before[gpu.id] = stays_mib if fits else used_mib",
+        "before[gpu.id] = used_mib",
+    ),
+    _one(
         "strays are taken for dead",
         CORE + "rules_attempts.py",
         "stray = process.life is Life.STRAYS",

@@ -27,6 +27,11 @@ FIRST_PROBE_S = 0.3  # a daemon that has just begun has asked nobody yet
 PROBE_EVERY_S = 1.0
 
 
+def tells(card: int) -> bool:
+    """Whether the driver says how much of a card strangers have: of every other one."""
+    return card % 2 == 0
+
+
 @dataclass
 class SimProcess(FakeProcess):
     """A process tree, and what is wrong with it."""
@@ -65,7 +70,7 @@ class SimWorld(SleepyWorld):
     unkillable_next: bool = False
     forgets_route: bool = False  # the front door lost its state file: it comes back with nothing
     stuck_mib: dict[int, int] = field(default_factory=dict)  # memory that nobody gives back
-    visited: set[str] = field(default_factory=set)  # cards with memory that was never ours, or in somebody's hands
+    visited: set[str] = field(default_factory=set)  # cards with memory that nobody told of, or in somebody's hands
     running_gates: dict[str, GateTruth] = field(default_factory=dict)
     asked_gates: dict[tuple[str, int], list[GateTruth]] = field(default_factory=dict)  # the same, by rollout and step
     wrong: list[str] = field(default_factory=list)  # what no good controller asks for
@@ -116,7 +121,8 @@ class SimWorld(SleepyWorld):
             elif not process.is_alive and process.memory_until_s <= self.clock_s and self._is_forgotten(name, state):
                 del self.processes[name]
         if self.foreign or self.stuck_mib or state.closed:
-            self.visited |= {f"gpu-{n}" for n in (*self.foreign, *self.stuck_mib)} | {*state.closed}
+            untold = {n for n in self.foreign if not tells(n)}
+            self.visited |= {f"gpu-{n}" for n in (*untold, *self.stuck_mib)} | {*state.closed}
         return super().observe(state)
 
     def _is_forgotten(self, name: str, state: State) -> bool:
@@ -167,6 +173,7 @@ class SimWorld(SleepyWorld):
                     memory_total_mib=CARD_MIB,
                     memory_used_mib=mib,
                     foreign=(self.foreign[n],) if n in self.foreign else (),
+                    strangers_mib=STRANGER_MIB * (n in self.foreign) if tells(n) else None,
                     trusted=n not in self.untrusted,
                 )
                 for n, (gpu, mib) in enumerate(used.items())
@@ -216,7 +223,7 @@ class SimWorld(SleepyWorld):
         """Cards on which the driver still frees what a dead process had.
 
         A sleeper gave its cards back before it died, but for its context.
-        Where a stranger came or went nobody can tell whose memory is back.
+        Where a stranger came or went whose memory is not told, nobody can tell whose is back.
         What a person has closed a person opens.
         """
         dead = [p for p in self.processes.values() if not p.is_alive and p.memory_mib > LEFTOVER_MIB]
