@@ -20,7 +20,11 @@ WARM_S = 1.0
 """A switch to a release that runs: one command to the front door, and the probe before it."""
 
 
-def dark_parts(state: State, rollout: Rollout) -> Mapping[str, float]:
+Window = tuple[float, float]
+"""From when to when nothing served, on the clock of the box."""
+
+
+def dark_parts(state: State, rollout: Rollout, window: Window | None = None) -> Mapping[str, float]:
     """Seconds in which nothing served, by what they went into; empty when it was never dark.
 
     ``drain``: streams in flight ended · ``sleep``: old engines slept and their memory was back · ``stop``: old
@@ -29,30 +33,40 @@ def dark_parts(state: State, rollout: Rollout) -> Mapping[str, float]:
     probes and the switch, or the way back when the rollout did not succeed.
 
     Each second counts once, for the first of these that it was spent on by anybody: one who drains is waited for, and
-    who sleeps beside it is not. So the parts add up to ``dark_s``. Without a sleeper there is no ``sleep`` and no
-    ``wake``.
+    who sleeps beside it is not. So the parts add up to ``dark_s``, or to the one `window` that is asked for. Without a
+    sleeper there is no ``sleep`` and no ``wake``.
     """
-    dark_s = rollout.times.get("dark_s")
-    if dark_s is None:
+    if "dark_s" not in rollout.times:
         return {}
+    windows = dark_windows(state, rollout)
     spans = _spans(state, rollout)
-    parts = _each_second_once(spans, *_window(state, rollout, dark_s))
-    gates_s = rollout.times.get(Phase.GATING.value, 0.0)  # when they began is not kept; nobody loads meanwhile
-    parts["gates"] = min(gates_s, max(0.0, dark_s - sum(parts.values())))
+    counted = windows if window is None else (window,)
+    whole_s = rollout.times["dark_s"] if window is None else window[1] - window[0]
+    each = [_each_second_once(spans, *one) for one in counted]
+    parts = {name: sum(one[name] for one in each) for name in spans}
+    judged_in = _judged_in(state, rollout, windows)
+    gates_s = rollout.times.get(Phase.GATING.value, 0.0) if judged_in in counted else 0.0
+    parts["gates"] = min(gates_s, max(0.0, whole_s - sum(parts.values())))
     for name in ("sleep", "wake"):
         if not spans[name]:
             del parts[name]
-    rest_s = max(0.0, dark_s - sum(parts.values()))
+    rest_s = max(0.0, whole_s - sum(parts.values()))
     return {**{name: round(value, 3) for name, value in parts.items()}, "rest": round(rest_s, 3)}
 
 
-def dark_window(state: State, rollout: Rollout) -> tuple[float, float] | None:
-    """When nothing served, on the clock of the box; None when it was never dark, or is still."""
+def dark_windows(state: State, rollout: Rollout) -> tuple[Window, ...]:
+    """When nothing served, in order: what is undone was dark there and, where nobody was left, on the way back."""
     dark_s = rollout.times.get("dark_s")
-    return None if dark_s is None else _window(state, rollout, dark_s)
+    return () if dark_s is None else rollout.darks or (_last_window(state, rollout, dark_s),)
 
 
-_Spans = list[tuple[float, float]]
+def _judged_in(state: State, rollout: Rollout, windows: tuple[Window, ...]) -> Window | None:
+    """The dark in which it was judged: its instances came up in it. When its gates began is not kept."""
+    ready = [a.ready_at_s for a in state.attempts.values() if a.rollout == rollout.id and a.release == rollout.release]
+    return next((w for w in windows if any(at_s is not None and w[0] <= at_s <= w[1] for at_s in ready)), None)
+
+
+_Spans = list[Window]
 
 
 def _spans(state: State, rollout: Rollout) -> dict[str, _Spans]:
@@ -84,8 +98,8 @@ def _ended(spans: Iterable[tuple[float | None, float | None]]) -> _Spans:
     return [(began, math.inf if ended is None else ended) for began, ended in spans if began is not None]
 
 
-def _window(state: State, rollout: Rollout, dark_s: float) -> tuple[float, float]:
-    """When it was dark: from the moment when the last who served had to leave."""
+def _last_window(state: State, rollout: Rollout, dark_s: float) -> Window:
+    """Of a record of an earlier version, which kept how long it was: from when the last who served had to leave."""
     fronted = [a for a in state.attempts.values() if a.slot is not None and a.ready_at_s is not None]
     naps = {a.id: nap.retired_at_s for a in fronted for nap in a.naps if nap.for_rollout == rollout.id}
     # Who was to sleep and could not is retired twice: the first time counts.

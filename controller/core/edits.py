@@ -55,8 +55,12 @@ def lit(state: State, now: Now) -> State:
 
 
 def dark_is_over(rollout: Rollout, now: Now) -> Rollout:
-    if rollout.dark_since_s is None:
+    """What was dark on the way there and on the way back adds up: users waited both times."""
+    since_s = rollout.dark_since_s
+    if since_s is None:
         return rollout
     # A reboot in the dark: the clock began anew, and how long it was nobody knows.
-    dark_s = max(0.0, now.boot_s - rollout.dark_since_s)
-    return replace(rollout, dark_since_s=None, times={**rollout.times, "dark_s": round(dark_s, 3)})
+    until_s = max(since_s, now.boot_s)
+    dark_s = rollout.times.get("dark_s", 0.0) + until_s - since_s
+    times = {**rollout.times, "dark_s": round(dark_s, 3)}
+    return replace(rollout, dark_since_s=None, darks=(*rollout.darks, (since_s, until_s)), times=times)

@@ -77,9 +77,15 @@ def retire(state: State, action: act.Retire, now: Now, why: str) -> State:
     )
     served = state.is_served()
     state = with_attempt(state, retiring)
-    if action.gives_way_to is None or state.is_served() or not served:
-        return state
-    return with_rollout(state, replace(rollout_of(state, action.gives_way_to), dark_since_s=now.boot_s))
+    owner = _owner_of_the_dark(state, action) if served and not state.is_served() else None
+    return state if owner is None else with_rollout(state, replace(rollout_of(state, owner), dark_since_s=now.boot_s))
+
+
+def _owner_of_the_dark(state: State, action: act.Retire) -> str | None:
+    """For whom live made room; or who brought what dies while it is watched; None: live died by itself."""
+    if action.gives_way_to is not None:
+        return action.gives_way_to
+    return state.active.id if state.active is not None and state.live == state.active.seat else None
 
 
 def give_up(state: State, action: act.GiveUp, now: Now, why: str) -> State:  # noqa: ARG001

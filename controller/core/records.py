@@ -327,6 +327,7 @@ class Rollout:
     decided_at_s: float | None = None  # cutover or rollback decided
     switched_at_s: float | None = None  # front door seen with the new route; None until then
     dark_since_s: float | None = None  # live made room as a whole, and nothing serves since
+    darks: tuple[tuple[float, float], ...] = ()  # when that was, and was over: there, and perhaps on the way back
     ended_wall_s: float | None = None
     times: Mapping[str, float] = field(default_factory=dict)  # measured seconds: start, gates, switch, rollback, …
 

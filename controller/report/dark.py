@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from ..core.dark import dark_parts, dark_window
+from ..core.dark import Window, dark_parts, dark_windows
 from ..core.records import Attempt, Kind, Phase, Rollout
 from ..core.room import Strategy
 from .material import Material
@@ -30,14 +30,19 @@ def left_s(rollout: Rollout, material: Material) -> float | None:
 def dark(rollout: Rollout, material: Material) -> Dark | None:
     """When nothing served before it did, or instead of it; None: it was never dark."""
     both = _there_and_back(rollout, material)
-    return _known_dark(rollout, material) if both is None else _dark_there(rollout, material, both[0])
+    if both is not None:
+        return _dark_there(rollout, material, both[0])
+    return next(iter(_known_darks(rollout, material)), None)
 
 
 def dark_back(rollout: Rollout, material: Material) -> Dark | None:
     """When nothing served after it, on the way back of what was worse; None: somebody did all the time."""
     both = _there_and_back(rollout, material)
-    gone_s = None if both is None else _gone_s(rollout, material, both)
-    return None if both is None or gone_s is None else _told(rollout, material, gone_s, both[1])
+    if both is None:  # the way back goes on, or has failed
+        later = _known_darks(rollout, material)[1:]
+        return later[-1] if later else None
+    gone_s = _gone_s(rollout, material, both)
+    return None if gone_s is None else _told(rollout, material, gone_s, both[1])
 
 
 def _switches(rollout: Rollout, material: Material) -> list[float]:
@@ -80,27 +85,40 @@ def _retired(attempts: Iterable[str], material: Material, before_s: float) -> di
 
 
 def _told(rollout: Rollout, material: Material, since_s: float, until_s: float) -> Dark:
-    """What it went into is known where it is the dark time that the record of the rollout has."""
-    kept = dark_window(material.state, rollout)
-    ends = () if kept is None else tuple(_wall_zero_s(rollout, material) + end for end in kept)
-    is_kept = bool(ends) and abs(ends[0] - since_s) <= _SAME_S and abs(ends[1] - until_s) <= _SAME_S
-    parts = dict(dark_parts(material.state, rollout)) if is_kept else {}
+    """What it went into is known where it is a dark time that the record of the rollout has."""
+    zero_s = _wall_zero_s(rollout, material)
+
+    def is_it(window: Window) -> bool:
+        return abs(zero_s + window[0] - since_s) <= _SAME_S and abs(zero_s + window[1] - until_s) <= _SAME_S
+
+    kept = next(filter(is_it, dark_windows(material.state, rollout)), None)
+    parts = {} if kept is None else dict(dark_parts(material.state, rollout, kept))
     return Dark(round(until_s - since_s, 3), parts, material.local(since_s), material.local(until_s))
 
 
-def _known_dark(rollout: Rollout, material: Material) -> Dark | None:
+def _known_darks(rollout: Rollout, material: Material) -> tuple[Dark, ...]:
+    """Those that the record has, in order, and the one that is not over."""
+    zero_s = _wall_zero_s(rollout, material)
+    known = [
+        Dark(
+            round(end - begin, 3),
+            dict(dark_parts(material.state, rollout, (begin, end))),
+            *((material.local(zero_s + begin), material.local(zero_s + end)) if begin > 0 else (None, None)),
+        )
+        for begin, end in dark_windows(material.state, rollout)
+    ]
+    return (*known, *_not_over(rollout, material))
+
+
+def _not_over(rollout: Rollout, material: Material) -> Iterator[Dark]:
     now = material.now
-    if rollout.dark_since_s is not None:
-        if rollout.phase_boot_id != now.boot_id:
-            return Dark(0.0, {}, None, None)
-        seconds = max(0.0, now.boot_s - rollout.dark_since_s)
-        return Dark(round(seconds, 3), {}, material.local(now.wall_s - seconds), None)
-    window = dark_window(material.state, rollout)
-    if window is None:
-        return None
-    wall_zero_s = _wall_zero_s(rollout, material)
-    begin, end = (material.local(wall_zero_s + s) for s in window) if window[0] > 0 else (None, None)
-    return Dark(rollout.times["dark_s"], dict(dark_parts(material.state, rollout)), begin, end)
+    if rollout.dark_since_s is None:
+        return
+    if rollout.phase_boot_id != now.boot_id:
+        yield Dark(0.0, {}, None, None)
+        return
+    seconds = max(0.0, now.boot_s - rollout.dark_since_s)
+    yield Dark(round(seconds, 3), {}, material.local(now.wall_s - seconds), None)
 
 
 def _wall_zero_s(rollout: Rollout, material: Material) -> float:

@@ -9,7 +9,7 @@ from fake_world import Box
 
 from controller.core import actions as act
 from controller.core import history
-from controller.core.dark import dark_parts, way_home
+from controller.core.dark import dark_parts, dark_windows, way_home
 from controller.core.plan import hold_warning, live_already, make_plan
 from controller.core.records import Options, Phase
 from controller.core.seen import Life
@@ -94,10 +94,77 @@ def test_the_dark_ends_when_somebody_else_serves(box, release):
     assert box.state.rollouts[swap].times["dark_s"] > 0
 
 
+def test_a_swap_that_is_undone_was_dark_twice_and_both_times_count(box, release):
+    """There, with its gates, and on the way back, which no gate had a part in."""
+    box.finish(box.propose(release("one", gpus=4)))
+    box.world.stop_s = 3.0
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.settle_for(10.0)
+    there = box.state.rollouts[rollout]
+    there_parts = dark_parts(box.state, there)
+    box.world.processes["two-a-2"].ttft_s = 9.0
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    box.run(lambda: box.state.rollouts[rollout].dark_since_s is None)
+    record = box.state.rollouts[rollout]
+    first, second = dark_windows(box.state, record)
+    assert (first,) == dark_windows(box.state, there)
+    assert first[1] + 10.0 <= second[0]
+    whole_s = sum(end - begin for begin, end in (first, second))
+    assert record.times["dark_s"] == pytest.approx(whole_s, abs=0.01)
+    parts = dark_parts(box.state, record)
+    assert sum(parts.values()) == pytest.approx(whole_s, abs=0.01)
+    assert parts["stop"] >= 6.0
+    assert parts["start"] >= 2 * box.world.start_s
+    back_parts = dark_parts(box.state, record, second)
+    assert dark_parts(box.state, record, first) == there_parts
+    assert sum(back_parts.values()) == pytest.approx(second[1] - second[0], abs=0.01)
+    assert back_parts["gates"] == 0
+    for name in parts:
+        assert parts[name] == pytest.approx(there_parts[name] + back_parts[name], abs=0.01), name
+
+
+def test_the_dark_after_the_death_of_what_is_watched_counts(box, release):
+    """Nobody made room then; users waited all the same, and for this rollout."""
+    box.finish(box.propose(release("one", gpus=4)))
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.settle_for(10.0)
+    there_s = box.state.rollouts[rollout].times["dark_s"]
+    die(box, "two-a-2")
+    assert box.finish(rollout) is Phase.ROLLED_BACK
+    box.run(lambda: box.state.rollouts[rollout].dark_since_s is None)
+    record = box.state.rollouts[rollout]
+    assert record.times["dark_s"] >= there_s + box.world.start_s
+    assert len(dark_windows(box.state, record)) == 2
+    assert sum(dark_parts(box.state, record).values()) == pytest.approx(record.times["dark_s"], abs=0.01)
+
+
+def test_live_that_dies_while_another_is_tried_is_nobodys_dark(box, release):
+    box.finish(box.propose(release("one", gpus=2)))
+    rollout = box.propose(release("two", gpus=2))
+    box.run(lambda: box.phase(rollout) is Phase.STARTING)
+    die(box, "one-a-1")
+    assert box.finish(rollout) is Phase.PROMOTED
+    assert "dark_s" not in box.state.rollouts[rollout].times
+
+
+def test_an_earlier_version_kept_how_long_the_last_dark_was_and_not_when(box, release):
+    box.finish(box.propose(release("one", gpus=4)))
+    rollout = box.propose(release("two", gpus=4), strategy="swap")
+    box.finish(rollout)
+    record = box.state.rollouts[rollout]
+    older = replace(record, darks=())
+    (known,) = dark_windows(box.state, record)
+    assert dark_windows(box.state, older) == (pytest.approx(known, abs=0.01),)
+    assert dark_parts(box.state, older) == pytest.approx(dark_parts(box.state, record), abs=0.01)
+
+
 def test_what_was_never_dark_has_no_parts(box, release):
     rollout = box.propose(release("one", gpus=2))
     box.finish(rollout)
     assert dark_parts(box.state, box.state.rollouts[rollout]) == {}
+    assert dark_windows(box.state, box.state.rollouts[rollout]) == ()
 
 
 def test_the_way_home_is_known_at_every_moment(box, release):

@@ -61,7 +61,7 @@ RECORDS = (
     *(night_records.Night, night_records.Sweep, night_records.Arm),
 )
 WORDS = (records.Phase, records.Kind, records.AttemptState, night_records.NightState, night_records.OnSuccess)
-SHAPE = (2, "eff1d06c19559aa8")
+SHAPE = (2, "eea42ff2f256d7fb")
 
 
 def shape() -> str:
