@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from controller.core import actions as act
-from controller.core.bake import baseline
+from controller.core.bake import baseline, problems
 from controller.core.records import AttemptState, Freeze, Phase
 from controller.core.route import SlotState, Traffic
-from controller.core.seen import Life
+from controller.core.rules import decide
+from controller.core.seen import Life, ProbeSeen
 from controller.core.table import Event
 
 
@@ -241,6 +242,24 @@ def test_a_bake_ends_well_only_with_tokens_seen_since_the_switch(box, release):
     box.world.heard_until_s["two-a-2"] = box.world.clock_s
     assert box.finish(rollout) is Phase.ROLLED_BACK
     assert box.state.live.release == "one@00000000"
+
+
+@pytest.mark.parametrize(("began_s", "counts"), [(-0.01, False), (0.01, True)])
+def test_what_the_front_door_refused_before_it_had_the_route_is_not_held_against_a_first_release(
+    box, release, began_s, counts
+):
+    """The first public probe may be under way when nothing is live yet for the front door, which refuses then."""
+    rollout = box.propose(release("one"))
+    box.run(lambda: box.state.rollouts[rollout].switched_at_s is not None)
+    box.world.clock_s += box.loop.policy.bake_interval_s
+    record, seen = box.state.rollouts[rollout], box.world.observe(box.state)
+    since_s = record.switched_at_s
+    refused = ProbeSeen(False, since_s + 0.02, since_s + began_s, "http", "503: no model is live")
+    seen = replace(seen, probes={**seen.probes, "public": refused})
+    found = problems(box.state, seen, record.bake, since_s, box.loop.policy)
+    assert found == (["public fails its probe (http: 503: no model is live)"] if counts else [])
+    sampled = decide(box.state, seen, box.loop.policy).action.bake
+    assert (sampled.samples, sampled.bad_streak) == (1, int(counts))
 
 
 def test_freeze_holds_the_queue_and_not_the_rollback(box, release):
