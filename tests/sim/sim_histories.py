@@ -30,7 +30,7 @@ POLICIES: tuple[dict[str, Any], ...] = (  # of a history, by its seed
     {"when_live_keeps_dying": LAST_KNOWN_GOOD, "restart_budget": 0},
     {},
     {"when_live_keeps_dying": LAST_KNOWN_GOOD, "restart_budget": 0},
-    {},
+    {"port_last": POLICY.port_first + 10 * 6 - 1},  # as few as there are: each comes again soon
     {"when_live_keeps_dying": LAST_KNOWN_GOOD, "restart_budget": 1},
     {"restart_budget": 2, "restart_window_s": 60.0, "restart_pause_s": 3.0},
     {"when_live_keeps_dying": LAST_KNOWN_GOOD, "restart_budget": 0},
@@ -255,6 +255,11 @@ def _verdict(history: History) -> None:
     history.world.verdicts.setdefault("toolcalls", []).append(verdict)
 
 
+def _door_refuses(history: History) -> None:
+    """It takes no route until there is peace, whatever it is told."""
+    history.world.failing["SetRoute"] = 300
+
+
 def _effects_fail(history: History) -> None:
     name = history.dice.choice(("SetRoute", "OpenDoor", "StartAttempt", "StopAttempt", "RunGate", "StopGate"))
     history.world.failing[name] += history.dice.choice((1, 1, 3, 300))  # 300: until there is peace
@@ -343,12 +348,20 @@ def _freeze_for_a_while(history: History) -> None:
     history.sim.ask(act.SetFreeze(Freeze("boss", "exam week", wall_s, wall_s + history.dice.choice((20.0, 400.0)))))
 
 
+def _clock_slips(history: History) -> None:
+    """Less than an hour: a night may be over, and then not."""
+    history.world.wall_zero_s += history.dice.choice((-1000.0, -200.0, 200.0, 1000.0))
+
+
 NIGHTS = 6  # every sixth seed is a night
 AT_NIGHT: dict[Callable[[History], None], int] = {
     _propose_for_the_night: 14,
     _sweep: 2,
     _reorder: 2,
     _freeze_for_a_while: 1,
+    _clock_slips: 2,
+    _set("start_s", 5.0, 30.0, 50.0): 2,  # slower than it was measured
+    _set("gate_s", 3.0, 25.0, 50.0): 2,
     _set("users", Users(0, 0.0), Users(0, 0.0), Users(0, 2.0), Users(3, 60.0), None): 4,
 }
 HAPPENINGS: dict[Callable[[History], None], int] = {
@@ -373,6 +386,7 @@ HAPPENINGS: dict[Callable[[History], None], int] = {
     lambda history: history.world.traffic.clear(): 2,
     _verdict: 4,
     _effects_fail: 3,
+    _door_refuses: 1,
     lambda history: history.world.next_start.append(history.dice.choice(("port", "die"))): 2,
     _stranger: 1,
     lambda history: history.world.foreign.clear(): 2,

@@ -22,6 +22,7 @@ from controller.crashpoints import crash_point
 
 ALIVE = frozenset({Life.RUNNING, Life.ENDING, Life.STRAYS})
 STRANGER_MIB = 20_000
+_TAKES = frozenset({SlotState.READY})
 CARD_MIB = 81_920
 FIRST_PROBE_S = 0.3  # a daemon that has just begun has asked nobody yet
 PROBE_EVERY_S = 1.0
@@ -205,6 +206,7 @@ class SimWorld(SleepyWorld):
         attempt = state.attempts[action.attempt]
         if action.attempt not in self.processes:
             self.wrong += [f"{attempt.id} starts on {gpu}, whose memory is not back" for gpu in self._haunted(attempt)]
+            self.wrong += [f"{attempt.id} starts where users are sent to {name}" for name in self._led_to(attempt)]
             fate = self.next_start.pop(0) if self.next_start else ""
             if fate == "port":
                 return act.Outcome(False, f"port {attempt.port} is in use", port_conflict=True)
@@ -218,6 +220,11 @@ class SimWorld(SleepyWorld):
             self.engines[action.attempt] = Engine(trouble=self.trouble)
         pid = self.processes[action.attempt].pid
         return act.Outcome(True, pid=pid, start_ticks=pid * 10)
+
+    def _led_to(self, attempt: Attempt) -> list[str]:
+        """Others whom the front door, which may have refused its route, knows at this one's port."""
+        known = (*self.route.public, *self.route.preview) if self.door_alive else ()
+        return [s.attempt for s in known if s.port == attempt.port and s.attempt != attempt.id and s.state in _TAKES]
 
     def _haunted(self, attempt: Attempt) -> list[str]:
         """Cards on which the driver still frees what a dead process had.

@@ -23,10 +23,11 @@ from controller.core.continuity import broken_steps
 from controller.core.invariants import unsettled, violations
 from controller.core.policy import Policy
 from controller.core.progress import deadline_s
-from controller.core.records import ACTIVE, AttemptState, Kind, Phase, State
+from controller.core.records import ACTIVE, AttemptState, Kind, Now, Phase, State
 from controller.core.restarts import given_up
 from controller.core.route import DoorSeen, SlotState
 from controller.core.seats import missing_instances
+from controller.core.table import IllegalMove
 from controller.crashpoints import listen
 from controller.loop import Loop
 from controller.store.database import StoreError, open_database
@@ -80,6 +81,15 @@ class SimJournal(Journal):
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         super().__init__(Path(":memory:"))
+
+    def begin(self, action: act.Action, why: str, now: Now) -> int:
+        before = self.state
+        try:
+            return super().begin(action, why, now)
+        except IllegalMove as error:
+            if self.state is before:  # nobody came between the look and the intent: it was decided on this very state
+                raise Violated(f"what cannot be was decided, {type(action).__name__} ({why}): {error}") from None
+            raise
 
     def _open(self, path: Path) -> sqlite3.Connection:
         self.disk.rollback()  # a killed daemon's transaction: SQLite does the same when the file is opened again
