@@ -59,6 +59,14 @@ def _probe_problem(
     return None
 
 
+def all_asked(state: State, seen: Seen) -> bool:
+    """Whether this daemon knows what came of a probe of each, whatever it was: one that has just begun does not.
+
+    A probe has an end, so this comes soon; that a daemon was started anew, or dies again and again, is no bad sample.
+    """
+    return all(name in seen.probes for name in (*(a.id for a in state.seat_attempts(state.live)), "public"))
+
+
 def problems(state: State, seen: Seen, bake: Bake, since_s: float, policy: Policy) -> list[str]:
     """Everything that makes this sample a bad one; empty when it is good."""
     attempts = state.seat_attempts(state.live)

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import actions as act
 from .actions import Decision
-from .bake import bake_s, baseline, failures_of, problems, with_probe
+from .bake import all_asked, bake_s, baseline, failures_of, problems, with_probe
 from .cards import Refusal, holders, no_places, shows
 from .frozen import replace
 from .plan import make_plan
@@ -381,7 +381,7 @@ def baking(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decisi
             rollout, Event.BAKED, f"baked {lasted_s:.0f} s, {bake.samples} samples, none to worry about at the end"
         )
     interval_s = min(policy.bake_interval_s, max(asked_s, 0.1))
-    if seen.now.boot_s - bake.last_sample_s < interval_s:
+    if seen.now.boot_s - bake.last_sample_s < interval_s or not all_asked(state, seen):
         return None
     bake = with_probe(bake, seen.probes.get("public"), since_s)
     found = problems(state, seen, bake, since_s, policy)

@@ -59,6 +59,21 @@ def test_live_that_says_nothing_at_all_keeps_nobody_from_what_mends_it(box, rele
     assert box.state.rollouts[rollout].bake.baseline_probe_ttft_s == 0.0
 
 
+def test_a_daemon_that_has_heard_nobody_yet_takes_no_sample(box, release):
+    """Started anew where a sample was due, twice: two bad ones in a row led back from what was well."""
+    box.finish(box.propose(release("one")))
+    rollout = box.propose(release("two"))
+    box.run(lambda: box.phase(rollout) is Phase.BAKING)
+    box.settle_for(box.loop.policy.bake_interval_s + 1.0)
+    samples = box.state.rollouts[rollout].bake.samples
+    assert samples > 0
+    box.world.unheard = True
+    box.settle_for(4 * box.loop.policy.bake_interval_s)
+    assert box.state.rollouts[rollout].bake.samples == samples
+    box.world.unheard = False
+    assert box.finish(rollout) is Phase.PROMOTED
+
+
 @pytest.mark.parametrize("kind", ["errors_5xx", "truncated"])
 def test_bake_judges_failures_that_keep_coming(box, release, kind):
     box.finish(box.propose(release("one")))

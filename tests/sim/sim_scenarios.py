@@ -85,7 +85,7 @@ class Play:
 
     def _is_over(self) -> bool:
         """Also when it has come to a moment from which another evening was played to its end: it would be the same."""
-        moment = b"%s %r" % (self.key(), self.sim.lull_s)
+        moment = b"%s %s" % (self.key(), self.sim.known())
         if (met := self.ways.get(moment)) is not None:
             self.met = met
             return True

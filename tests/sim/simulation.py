@@ -47,7 +47,8 @@ KEPT = 60  # lines of the story that a failure tells
 
 _STATE = TypeAdapter(State)
 _SETTLED = {AttemptState.READY, AttemptState.ASLEEP}
-_OF_NO_CONSEQUENCE = {"version", "done", "_door_seen", "_gpus_seen", "door_tried_s"}
+_OF_NO_CONSEQUENCE = {"version", "done", "_door_seen", "_gpus_seen"}
+_OF_THE_DAEMON = {"door_tried_s", "asks_since_s", "asked"}  # what it knows, and what goes with it
 
 structlog.configure(
     wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL), cache_logger_on_first_use=True
@@ -406,8 +407,14 @@ class Simulation(Box):
 
     def fingerprint(self) -> bytes:
         """All that outlives the daemon: the journal's state and the world."""
-        world = {name: value for name, value in vars(self.world).items() if name not in _OF_NO_CONSEQUENCE}
+        left_out = _OF_NO_CONSEQUENCE | _OF_THE_DAEMON
+        world = {name: value for name, value in vars(self.world).items() if name not in left_out}
         return b"%s %s" % (_as_kept(self.state), repr(world).encode())
+
+    def known(self) -> bytes:
+        """What goes with the daemon: two that know the same, of the same, go on alike."""
+        knows = [getattr(self.world, name) for name in sorted(_OF_THE_DAEMON)]
+        return repr((self.lull_s, knows)).encode()
 
     def fork(self, path: Path | None = None) -> Simulation:
         """Another box that is like this one now, and lives on by itself. The daemon in it has just been started."""
