@@ -235,7 +235,9 @@ class Daemon:
         return self.processes.living_key() or (new_key() if self.config.engine_keys == "auto" else None)
 
     def _key_of(self, attempt_id: str | None) -> str | None:
-        return self.door.engine_key if attempt_id is None else self.processes.key_of(attempt_id)
+        if attempt_id is None or not (self.config.runs_dir / attempt_id).is_dir():
+            return self.door.engine_key  # all engines have one; where their own copy is gone it is still in the door's
+        return self.processes.key_of(attempt_id)
 
     def _inventory(self) -> dict[str, Any]:
         self.inventory.nudge()  # who looks once will look again
@@ -243,7 +245,8 @@ class Daemon:
 
     def _alarms(self) -> list[str]:
         trouble = [self.loop.trouble] if self.loop.trouble else []
-        return [*trouble, *self.housekeeper.alarms, *self.notifier.alarms, *self.reports.alarms, *self.loop.alarms]
+        homeless = self.processes.alarms(self.loop.seen.processes if self.loop.seen else ())
+        return [*trouble, *homeless, *self.housekeeper.alarms, *self.notifier.alarms, *self.reports.alarms, *self.loop.alarms]
 
     def _nudge(self) -> None:
         self.loop.nudge()

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from launch import own_unit, shim
 from launch.attempt_log import log_path, log_tail, says_port_in_use
-from launch.attempt_record import read_exit, read_start, told_exit
+from launch.attempt_record import StartRecord, read_exit, read_start, told_exit
 from launch.errors import LaunchError
 from launch.identity import Identity, each_stray, this_boot, tree_of
 from launch.ports import Ports, PortsError, listening_pids, printable
@@ -141,10 +141,15 @@ def start(spec: AttemptSpec) -> Identity:
         ) from error
 
 
-def observe(run_dir: Path) -> ProcessSeen:
-    """What is there now. Cheap enough for several looks a second; searches all processes only when the shim is dead."""
+def observe(run_dir: Path, remembered: Identity | None = None) -> ProcessSeen:
+    """What is there now. Cheap enough for several looks a second; searches all processes only when the shim is dead.
+
+    ``remembered``: what `start` returned, as its caller has kept it (``run_dir`` None). It is believed where the
+    directory is gone or tells something else: a file that is missing is no sign that anybody has ended. The identity
+    of what is seen is ``remembered`` itself then.
+    """
     run_dir = run_dir.resolve()
-    started = read_start(run_dir)
+    started = _on_record(run_dir, remembered)
     if started is None:
         return ProcessSeen(Status.ABSENT)
     identity = started.identity
@@ -173,28 +178,30 @@ def observe(run_dir: Path) -> ProcessSeen:
     )
 
 
-def request_stop(run_dir: Path) -> None:
+def request_stop(run_dir: Path, remembered: Identity | None = None) -> None:
     """Ask the shim to end its whole tree: TERM, grace, KILL. Returns at once; repeating it or coming late does no harm.
 
     Only the shim is signalled, after its identity was checked. A dead shim hears nothing: see `kill_strays`.
+    ``remembered``: as for `observe`.
     """
-    started = read_start(run_dir.resolve())
+    started = _on_record(run_dir.resolve(), remembered)
     if started and started.identity:
         started.identity.send(signal.SIGTERM)
         started.identity.send(signal.SIGCONT)  # one that was stopped (`kill -STOP`, a debugger) would never hear it
 
 
-def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:
+def kill_strays(run_dir: Path, *, force: bool, remembered: Identity | None = None) -> tuple[int, ...]:
     """TERM (``force``: KILL) what a dead shim has left behind; returns whom. Call it again until `observe` sees none.
 
     Does nothing while a shim lives or is being started, as record and lock tell. A stray is known by where it lives and
     writes and by its start time, checked again when its pidfd is open; others of the same name are strangers.
+    ``remembered``: as for `observe`.
     """
     run_dir = run_dir.resolve()
-    if read_start(run_dir) is None:
+    if _on_record(run_dir, remembered) is None:
         return ()
-    with _lock(run_dir) as lock:
-        started = read_start(run_dir)
+    with _lock(run_dir) if run_dir.is_dir() else contextlib.nullcontext(-1) as lock:  # nobody starts in none
+        started = _on_record(run_dir, remembered)
         if lock is None or started is None or (started.identity and started.identity.is_alive()):
             return ()
         number, signalled = signal.SIGKILL if force else signal.SIGTERM, set[int]()
@@ -208,6 +215,25 @@ def kill_strays(run_dir: Path, *, force: bool) -> tuple[int, ...]:
 def port_conflict(run_dir: Path) -> bool:
     """Whether the program ended by itself and its log says that a port was taken: worth one try on other ports."""
     return observe(run_dir).reason in ("exited", "killed") and says_port_in_use(run_dir)
+
+
+def _on_record(run_dir: Path, remembered: Identity | None) -> StartRecord | None:
+    """What the shim wrote, or whom its starter remembers: only of this boot, and not against another one's record.
+
+    Against that only while it lives: of its tree nothing could be told from the other's.
+    """
+    started = read_start(run_dir)
+    if remembered is None or remembered.boot_id != this_boot():
+        return started
+    there = started.identity if started else None
+    if there is None:
+        return StartRecord(remembered)
+    same = (there.pid, there.start_ticks, there.boot_id) == (
+        remembered.pid,
+        remembered.start_ticks,
+        remembered.boot_id,
+    )
+    return StartRecord(remembered) if not same and remembered.is_alive() else started
 
 
 def _lives(pid: int | None) -> bool:

@@ -52,10 +52,10 @@ def given_key(release: Release, instance: str, key: str | None) -> Mapping[str, 
 
 
 def read_key(run_dir: Path) -> str | None:
-    """The key of the attempt in `run_dir`; None for one that was started without."""
+    """The key of the attempt in `run_dir`; None for one that was started without, or whose facts cannot be read."""
     try:
         facts = shlex.split((run_dir / "attempt.env").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (OSError, ValueError):  # gone with its directory, or overwritten: its engine lives on all the same
         return None
     given = dict(fact.split("=", 1) for fact in facts if "=" in fact)
     return given.get(KEY) or None

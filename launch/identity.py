@@ -23,12 +23,16 @@ LOOKS = 50
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Of a shim. ``start_ticks``: clock ticks after boot; ``run_dir``: its working directory, absolute."""
+    """Of a shim. ``start_ticks``: clock ticks after boot; ``run_dir``: its working directory, absolute.
+
+    ``run_dir`` None: remembered by whoever started it, and not read from a file that anybody may have put there.
+    Number, start time and boot say enough then, also of one whose directory was removed or moved.
+    """
 
     pid: int
     start_ticks: int
     boot_id: str
-    run_dir: str
+    run_dir: str | None
 
     def is_alive(self) -> bool:
         """Whether this very process runs now; a later owner of the pid, or a pid of another boot, is not it."""
@@ -38,6 +42,8 @@ class Identity:
         return stat is not None and stat.alive and stat.start_ticks == self.start_ticks and self._is_at_home()
 
     def _is_at_home(self) -> bool:
+        if self.run_dir is None:
+            return True
         with contextlib.suppress(OSError):
             return str(Path(f"/proc/{self.pid}/cwd").readlink()) == self.run_dir
         return False

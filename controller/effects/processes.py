@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from launch import attempts as launched
-from launch.attempts import AttemptSpec, Status
+from launch.attempts import AttemptSpec, Identity, Status
 from launch.engine_key import given_key, read_key
 from launch.errors import LaunchError
 from launch.ports import first_in_use, holder_of
@@ -57,6 +57,7 @@ class Processes:
         self.releases = releases
         self.port_block = port_block
         self._ended: dict[str, ProcessSeen] = {}  # nothing changes any more once a tree is proved empty
+        self._homeless: frozenset[str] = frozenset()  # they run, and their directories say nothing of it
 
     def run_dir(self, attempt_id: str) -> Path:
         return self.runs / attempt_id
@@ -124,9 +125,11 @@ class Processes:
         if attempt.id in self._ended:
             return self._ended[attempt.id], ()
         run_dir = self.run_dir(attempt.id)
-        seen = launched.observe(run_dir)
+        seen = launched.observe(run_dir, _remembered(attempt))
         life = Life.ENDING if seen.status is Status.EXITED and seen.pids else _LIFE[seen.status]
         identity = seen.identity
+        homeless = identity is not None and identity.run_dir is None and bool(seen.pids)
+        self._homeless = self._homeless | {attempt.id} if homeless else self._homeless - {attempt.id}
         if attempt.pid is not None and identity is not None and identity.start_ticks != attempt.start_ticks:
             return ProcessSeen(Life.ABSENT, sentence="its run directory belongs to another start"), ()
         ended = life in {Life.EXITED, Life.ENDING, Life.STRAYS}
@@ -142,20 +145,35 @@ class Processes:
             self._ended[attempt.id] = looked
         return looked, seen.pids
 
-    def stop(self, attempt_id: str) -> Outcome:
+    def alarms(self, held: Collection[str]) -> list[str]:
+        """Whose run directory is gone, of those that somebody still asks about."""
+        return [
+            f"the run directory {self.run_dir(name)} of {name} is gone or says nothing of it; its processes live on and "
+            "are watched, its log and its key are lost: `cutover restart` heals that"
+            for name in sorted(self._homeless.intersection(held))
+        ]
+
+    def stop(self, attempt: Attempt) -> Outcome:
         try:
-            launched.request_stop(self.run_dir(attempt_id))
+            launched.request_stop(self.run_dir(attempt.id), _remembered(attempt))
         except (LaunchError, OSError) as error:
             return Outcome(False, str(error))
         return Outcome(True)
 
-    def clear(self, attempt_id: str, *, force: bool) -> Outcome:
+    def clear(self, attempt: Attempt, *, force: bool) -> Outcome:
         try:
-            pids = launched.kill_strays(self.run_dir(attempt_id), force=force)
+            pids = launched.kill_strays(self.run_dir(attempt.id), force=force, remembered=_remembered(attempt))
         except (LaunchError, OSError) as error:
             return Outcome(False, str(error))
         # Not `ok` while some are left: the loop takes a breath before it looks again.
         return Outcome(not pids, f"signalled {', '.join(map(str, pids))}" if pids else "")
+
+
+def _remembered(attempt: Attempt) -> Identity | None:
+    """Whom the journal knows as its shim, whatever has become of its directory."""
+    if attempt.pid is None or attempt.start_ticks is None:
+        return None
+    return Identity(attempt.pid, attempt.start_ticks, attempt.boot_id, None)
 
 
 def write_owner(run_dir: Path, attempt: Attempt) -> None:

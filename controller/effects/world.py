@@ -63,8 +63,10 @@ class RealWorld:
         self._pids: dict[str, tuple[int, ...]] = {}
         self._effects: dict[type[Effect], Callable[..., Outcome]] = {
             actions.StartAttempt: self._start,
-            actions.StopAttempt: lambda action, _: self.processes.stop(action.attempt),
-            actions.ClearStrays: lambda action, _: self.processes.clear(action.attempt, force=action.force),
+            actions.StopAttempt: lambda action, state: self.processes.stop(state.attempts[action.attempt]),
+            actions.ClearStrays: lambda action, state: self.processes.clear(
+                state.attempts[action.attempt], force=action.force
+            ),
             actions.SleepAttempt: lambda action, state: self._bed(action, state, SLEEP),
             actions.WakeAttempt: lambda action, state: self._bed(action, state, WAKE),
             actions.RunGate: self._run_gate,

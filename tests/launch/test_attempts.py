@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -263,6 +264,79 @@ def test_what_ran_before_a_reboot_is_gone(attempts, is_alive):
     assert is_alive(child)
     (run_dir / "shim.json").write_text(record)
     assert observe(run_dir).status is Status.RUNNING
+
+
+def remove(run_dir):
+    shutil.rmtree(run_dir)
+
+
+def move(run_dir):
+    run_dir.rename(run_dir.with_name("moved"))
+
+
+def move_above(run_dir):
+    """As a state directory is renamed, or its disk unmounted."""
+    run_dir.parent.rename(run_dir.parent.with_name("moved"))
+    run_dir.parent.mkdir()
+
+
+def empty_the_record(run_dir):
+    (run_dir / "shim.json").write_text("")
+
+
+def another_ones_record(run_dir):
+    record = json.loads((run_dir / "shim.json").read_text())
+    (run_dir / "shim.json").write_text(json.dumps(record | {"pid": 2**22 + 1, "start_ticks": 1}))
+
+
+LOSSES = [remove, move, move_above, empty_the_record, another_ones_record]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_one_whose_directory_says_nothing_is_seen_and_ended_by_who_remembers_it(attempts, until, is_alive, lose):
+    run_dir, identity = attempts.start("exits", 0, "wait")
+    remembered = replace(identity, run_dir=None)
+    child = observe(run_dir).child_pid
+    lose(run_dir)
+    seen = observe(run_dir, remembered)
+    assert (seen.status, seen.identity, seen.pids) == (Status.RUNNING, remembered, (child,))
+    assert kill_strays(run_dir, force=True, remembered=remembered) == ()  # its shim lives
+    request_stop(run_dir, remembered)
+    until(lambda: not is_alive(child) and not is_alive(identity.pid))
+    seen = observe(run_dir, remembered)
+    assert not seen.pids
+    assert seen.status in {Status.EXITED, Status.ABSENT}
+
+
+@pytest.mark.parametrize("lose", [remove, empty_the_record])
+def test_what_a_shim_leaves_in_a_directory_that_is_gone_is_found_and_ended(
+    attempts, number_in, until, is_alive, lose
+):
+    run_dir, identity = attempts.start("engine_core")
+    pids = {number_in(run_dir / f"{name}.pid") for name in ("server", "core", "worker0", "worker1")}
+    remembered = replace(identity, run_dir=None)
+    lose(run_dir)
+    os.kill(identity.pid, signal.SIGKILL)
+    until(lambda: (s := observe(run_dir, remembered)).status is Status.STRAYS and set(s.pids) == pids)
+    assert set(kill_strays(run_dir, force=True, remembered=remembered)) == pids
+    until(lambda: not observe(run_dir, remembered).pids)
+    assert observe(run_dir, remembered).status is Status.EXITED
+
+
+def test_whom_nobody_has_any_more_is_not_remembered(attempts, ended, other_process, is_alive):
+    """Of another boot, or a number that somebody else has got: what the directory says is all that is known."""
+    run_dir, identity = attempts.start("exits", 0)
+    ended(run_dir)
+    stranger = other_process("sleep", "1000")
+    remembered = replace(identity, run_dir=None)
+    for other in (replace(remembered, boot_id="x"), replace(remembered, pid=stranger)):
+        request_stop(run_dir, other)
+        assert kill_strays(run_dir, force=True, remembered=other) == ()
+        assert observe(run_dir, other).reason == "exited"
+    remove(run_dir)
+    assert observe(run_dir, replace(remembered, boot_id="x")).status is Status.ABSENT
+    assert observe(run_dir, replace(remembered, pid=stranger)).pids == ()
+    assert is_alive(stranger)
 
 
 def test_a_damaged_record_is_not_believed(attempts, number_in, until, ended):
