@@ -88,12 +88,26 @@ def engine_key_file(key: str | None) -> str:
 
 def engine_key_in(directory: Path) -> str | None:
     """What the door of this directory was last started with; None also for one that an earlier version started."""
-    try:
-        knows = ENGINE_MAP in (directory / "haproxy.cfg").read_text()
-        words = (directory / ENGINE_MAP).read_text().split() if knows else []
-    except FileNotFoundError:
-        return None
+    knows = ENGINE_MAP in (text_of(directory / "haproxy.cfg") or "")
+    words = (text_of(directory / ENGINE_MAP) or "").split() if knows else []
     return words[1] if len(words) > 1 else None
+
+
+def text_of(path: Path) -> str | None:
+    """A file of the door's; None where there is none, or no text: nobody wrote that here who knows what belongs in it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+
+
+def is_state(text: str) -> bool:
+    """Whether a door wrote it; one that starts from anything else may not start at all."""
+    try:
+        rows(text)
+    except (ValueError, LookupError):
+        return False
+    return True
 
 
 def with_defaults(defaults: str, kept: str) -> str:

@@ -21,6 +21,8 @@ from .config import (
     engine_key_in,
     first_files,
     fixed_files,
+    is_state,
+    text_of,
     with_defaults,
     write_if_different,
 )
@@ -79,7 +81,12 @@ class FrontDoor:
         return engine_key_in(self.settings.directory)
 
     def ensure(self) -> None:
-        """Find the door, or start it. One that runs is never touched, not even when it hangs, nor after our upgrade."""
+        """Find the door, or start it. One that runs is never touched, not even when it hangs, nor after our upgrade.
+
+        One that died and does not come up again gets its files anew: they may be what it dies of, and nobody reads them.
+        """
+        if self._process.is_between_starts():
+            self._write_files()
         if self._process.is_running() or self._answers():
             self.drifted = self._differs()
             self._unsaved = True  # the daemon before this one may have died after it told the door and before it saved
@@ -175,11 +182,7 @@ class FrontDoor:
         return self.read().alive
 
     def _differs(self) -> bool:
-        try:
-            wished = fixed_files(self.settings).items()
-            return any((self.settings.directory / name).read_text() != text for name, text in wished)
-        except FileNotFoundError:
-            return True
+        return any(text_of(self.settings.directory / name) != text for name, text in fixed_files(self.settings).items())
 
     def _save(self, seen: Snapshot) -> None:
         self._unsaved = True  # and tried again with every look, until it is
@@ -222,22 +225,26 @@ class FrontDoor:
         Whoever starts a door clears the record of the start before: were it killed then, only the mark would tell.
         """
         mark = directory / "boot"
-        marked = mark.read_text().strip() if mark.exists() else ""
+        marked = (text_of(mark) or "").strip()
         remembers = (self._process.last_boot() or marked) == this_boot()
         for name, text in first_files(self.settings).items():
             path = directory / name
-            if not remembers or not path.exists():
+            kept = text_of(path) if remembers else None
+            if kept is None or (path.suffix != ".map" and not is_state(kept)):
                 write_if_different(path, text)
             elif path.suffix == ".map":
-                write_if_different(path, with_defaults(text, path.read_text()))
+                write_if_different(path, with_defaults(text, kept))
         write_if_different(mark, f"{this_boot()}\n")
 
     def _check(self, binary: Path, configuration: str) -> None:
         argv = [str(binary), "-c", "-q", "-f", configuration]
         run_dir = self._process.run_dir
-        checked = subprocess.run(
-            argv, cwd=run_dir, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False
-        )
+        try:
+            checked = subprocess.run(
+                argv, cwd=run_dir, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DoorError(f"HAProxy cannot be asked about its configuration: {error}") from error
         if checked.returncode:
             said = " ".join(line.strip() for line in checked.stderr.splitlines() if "ALERT" in line)
             raise DoorError(f"HAProxy refuses the configuration {self.settings.directory / 'haproxy.cfg'}: {said}")

@@ -7,7 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from .config import write_if_different
+from .config import text_of, write_if_different
 from .errors import DoorError, DoorSettingsError
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class Guard:
             write_if_different(self._directory / "keys.map", _map_text(wished))
         if self._cert is not None:
             pem = _read_cert(self._cert)
-            if (self._directory / "tls.pem").read_text() != pem:
+            if text_of(self._directory / "tls.pem") != pem:
                 self._renew(runtime, pem)
                 write_if_different(self._directory / "tls.pem", pem)
         self._done = stamps
 
     def _require_in_force(self) -> None:
         """A door that was started without them cannot be told them."""
-        running = (self._directory / "haproxy.cfg").read_text()
+        running = text_of(self._directory / "haproxy.cfg") or ""
         for key, path, mark in (("tls_cert", self._cert, _PEM), ("api_keys_file", self._keys, _MAP)):
             if path is not None and mark not in running:
                 raise DoorError(

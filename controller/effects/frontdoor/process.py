@@ -37,6 +37,11 @@ class DoorProcess:
         """Whether a shim takes care of it; one that is just being started again counts."""
         return attempts.observe(self.run_dir).status is Status.RUNNING
 
+    def is_between_starts(self) -> bool:
+        """Whether its shim lives and nothing else of it: it died, and is started again in a moment."""
+        seen = attempts.observe(self.run_dir)
+        return seen.status is Status.RUNNING and not seen.pids
+
     def last_boot(self) -> str:
         """Id of the boot in which it was last started; "" where no start is on record."""
         return attempts.observe(self.run_dir).boot_id

@@ -105,7 +105,36 @@ def test_a_door_that_cannot_start_again_says_why(doors, tools):
     configuration.write_text(configuration.read_text() + "\nnonsense here\n")
     os.kill(pid, signal.SIGKILL)
     tools.wait_for(lambda: "unknown keyword 'nonsense'" in door.read().why, "the reason is shown")
-    door.ensure()  # its keeper goes on trying; a person is told why
+
+
+FILES = ["haproxy.cfg", "hold.lua", "haproxy.state", "ctl.map", "attempt.map", "health.map", "engine.map", "boot"]
+GARBAGE = b"\xff\x00 garbage \n\n\x80"
+
+
+def test_a_door_whose_files_are_garbage_is_found_and_comes_up_again(doors, engines, slot_of, tools):
+    """They say nothing about the one that runs; and the one that dies of them gets them anew."""
+    door = doors()
+    route = door.serve(slot_of(1, engines("blue")))
+    pid = door.read().pid
+    for name in FILES:
+        (door.settings.directory / name).write_bytes(GARBAGE)
+    another_daemon = FrontDoor(door.settings)
+    another_daemon.ensure()
+    assert (another_daemon.drifted, another_daemon.read().pid, another_daemon.engine_key) == (True, pid, None)
+    os.kill(pid, signal.SIGKILL)
+    tools.wait_for(lambda: another_daemon.ensure() or another_daemon.read().alive, "it is up again")
+    another_daemon.apply(route)
+    tools.wait_for(lambda: tools.run(tools.request(door.port)).whole, "it serves")
+
+
+@pytest.mark.parametrize("content", [b"", GARBAGE, b"1\n# be_id\n1 2\n", b"x"])
+def test_a_door_starts_whatever_its_files_are(doors, content):
+    door = doors()
+    door.stop()
+    for name in FILES:
+        (door.settings.directory / name).write_bytes(content)
+    door.ensure()
+    assert door.read().alive
 
 
 def test_a_door_whose_shim_died_serves_on_and_can_be_stopped(doors, engines, slot_of, tools):
