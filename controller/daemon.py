@@ -246,7 +246,8 @@ class Daemon:
     def _alarms(self) -> list[str]:
         trouble = [self.loop.trouble] if self.loop.trouble else []
         homeless = self.processes.alarms(self.loop.seen.processes if self.loop.seen else ())
-        return [*trouble, *homeless, *self.housekeeper.alarms, *self.notifier.alarms, *self.reports.alarms, *self.loop.alarms]
+        rounds = [*self.housekeeper.alarms, *self.notifier.alarms, *self.reports.alarms]
+        return [*trouble, *homeless, *rounds, *self.loop.alarms]
 
     def _nudge(self) -> None:
         self.loop.nudge()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import grp
+import json
 import os
 import pwd
 import socket
@@ -14,11 +15,16 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ..errors import ExitCode
 from .desk import ROLES, Person
 
 SCOPE_KEY = "cutover.person"
 REQUEST_TIMEOUT_S = 30.0  # from the first byte, or the connection, until a whole request is there
-MOST_TCP = 64  # connections: more are closed at once, so that strangers cannot use up what the socket's users need
+# Connections. More are closed at once: nobody can use up the open files (1024, usually) that everybody else needs, the
+# loop above all, which cannot look at anything without.
+MOST_TCP = 64
+MOST_OF_ONE = 128  # of one user at the socket
+MOST_OF_ALL = 512  # of all of them; beyond that the daemon's user and root still get in
 EVERYBODY = "*"
 USUAL_ROLE = "propose"
 _INCOMPLETE = frozenset({h11.IDLE, h11.SEND_BODY})  # states of the client in which more of a request has to come
@@ -63,6 +69,7 @@ class PeerProtocol(H11Protocol):
     A TCP connection has no person: its requests bring a token each.
     """
 
+    uid: int | None = None  # of the peer; over TCP nobody knows it
     roles: Mapping[str, str] = {}
     request_timeout_s = REQUEST_TIMEOUT_S
     _late: asyncio.TimerHandle | None = None
@@ -73,16 +80,33 @@ class PeerProtocol(H11Protocol):
         if connection.family == socket.AF_UNIX:
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             _, uid, gid = struct.unpack("3i", credentials)
+            self.uid = uid
+            if refusal := self._refusal():
+                transport.write(refusal)
+                transport.close()
+                return
             inherited: dict[str, Any] = self.app_state
             self.app_state = {**inherited, SCOPE_KEY: person_of(uid, gid, self.roles)}
-        elif sum(isinstance(other, PeerProtocol) and other.is_tcp for other in self.connections) > MOST_TCP:
+        elif sum(peer.is_tcp for peer in self._peers()) > MOST_TCP:
             transport.abort()
             return
         self._expect_a_request()
 
+    def _peers(self) -> list[PeerProtocol]:
+        return [other for other in self.connections if isinstance(other, PeerProtocol)]
+
+    def _refusal(self) -> bytes:
+        """The answer, whatever was to be asked, where there are too many of them; empty for whoever may stay."""
+        at_socket = [peer.uid for peer in self._peers() if peer.uid is not None]
+        if sum(uid == self.uid for uid in at_socket) > MOST_OF_ONE:
+            return _busy(f"this user has {MOST_OF_ONE} connections to the daemon already; end what holds them open")
+        if len(at_socket) > MOST_OF_ALL and self.uid not in {0, os.geteuid()}:
+            return _busy(f"{MOST_OF_ALL} connections to the daemon are open already; try again later")
+        return b""
+
     @property
     def is_tcp(self) -> bool:
-        return SCOPE_KEY not in self.app_state
+        return self.uid is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._got_it()
@@ -109,6 +133,12 @@ class PeerProtocol(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+def _busy(sentence: str) -> bytes:
+    body = json.dumps({"error": sentence, "exit_code": int(ExitCode.REFUSED)})
+    head = f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    return f"{head}connection: close\r\n\r\n{body}".encode()
 
 
 def protocol_for(roles: Mapping[str, str]) -> type[PeerProtocol]:

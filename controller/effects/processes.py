@@ -148,8 +148,8 @@ class Processes:
     def alarms(self, held: Collection[str]) -> list[str]:
         """Whose run directory is gone, of those that somebody still asks about."""
         return [
-            f"the run directory {self.run_dir(name)} of {name} is gone or says nothing of it; its processes live on and "
-            "are watched, its log and its key are lost: `cutover restart` heals that"
+            f"the run directory {self.run_dir(name)} of {name} is gone or says nothing of it; its processes live on "
+            "and are watched, its log and its key are lost: `cutover restart` heals that"
             for name in sorted(self._homeless.intersection(held))
         ]
 

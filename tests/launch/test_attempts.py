@@ -309,9 +309,7 @@ def test_one_whose_directory_says_nothing_is_seen_and_ended_by_who_remembers_it(
 
 
 @pytest.mark.parametrize("lose", [remove, empty_the_record])
-def test_what_a_shim_leaves_in_a_directory_that_is_gone_is_found_and_ended(
-    attempts, number_in, until, is_alive, lose
-):
+def test_what_a_shim_leaves_in_a_directory_that_is_gone_is_found_and_ended(attempts, number_in, until, is_alive, lose):
     run_dir, identity = attempts.start("engine_core")
     pids = {number_in(run_dir / f"{name}.pid") for name in ("server", "core", "worker0", "worker1")}
     remembered = replace(identity, run_dir=None)

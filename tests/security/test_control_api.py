@@ -10,10 +10,11 @@ import stat
 import threading
 import time
 
+import httpx
 import pytest
 import uvicorn
 
-from controller.api.peers import PeerProtocol, person_of
+from controller.api.peers import MOST_OF_ONE, PeerProtocol, person_of
 from controller.api.tokens import Failures, Tokens
 from controller.cli import main
 from controller.config import parse_config
@@ -268,6 +269,32 @@ def test_many_connections_do_not_keep_the_socket_from_its_users(guarded):
     finally:
         for one in held:
             one.close()
+
+
+def test_one_user_does_not_use_up_the_files_of_the_daemon(guarded):
+    """Of 1024 open files that a process usually may have: without one the loop can look at nothing."""
+
+    def connect():
+        one = socket.socket(socket.AF_UNIX)
+        one.settimeout(10)
+        one.connect(str(guarded.stage.config.socket))
+        return one
+
+    held = [connect() for _ in range(MOST_OF_ONE + 50)]
+    try:
+        with connect() as one:
+            answer = one.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"end what holds them open" in answer
+        tcp = raw(guarded.port, b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert tcp.split(b" ", 2)[1] in {b"401", b"429"}  # by another door
+    finally:
+        for one in held:
+            one.close()
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(guarded.stage.config.socket))) as client:
+        deadline_s = time.monotonic() + 20
+        while client.get("http://cutover/v1/status").status_code != 200:
+            assert time.monotonic() < deadline_s
 
 
 def _is_closed(one: socket.socket) -> bool:

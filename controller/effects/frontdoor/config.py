@@ -94,7 +94,7 @@ def engine_key_in(directory: Path) -> str | None:
 
 
 def text_of(path: Path) -> str | None:
-    """A file of the door's; None where there is none, or no text: nobody wrote that here who knows what belongs in it."""
+    """A file of the door's; None where there is none, or none that can be its own: it is no text."""
     try:
         return path.read_text(encoding="utf-8")
     except (FileNotFoundError, UnicodeDecodeError):

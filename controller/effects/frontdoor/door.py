@@ -83,7 +83,7 @@ class FrontDoor:
     def ensure(self) -> None:
         """Find the door, or start it. One that runs is never touched, not even when it hangs, nor after our upgrade.
 
-        One that died and does not come up again gets its files anew: they may be what it dies of, and nobody reads them.
+        One that died and does not come up again gets its files anew: they may be what it dies of.
         """
         if self._process.is_between_starts():
             self._write_files()
