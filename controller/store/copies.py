@@ -52,6 +52,8 @@ def backup(journal: Path, target: Path, *, replace: bool = False) -> Condition:
 def refuse_existing(journal: Path, target: Path, *, replace: bool) -> None:
     if not journal.exists():
         raise NotFoundError(f"there is no journal {journal}: nothing was ever proposed here")
+    if target.exists() and not target.is_file():  # /dev/null would be a file of ours from then on, and root may do that
+        raise RefusedError(f"{target} is no file whose place a backup could take: name another")
     if target.exists() and (not replace or target.samefile(journal)):
         hint = "it is the journal itself" if target.samefile(journal) else "--force replaces it"
         raise RefusedError(f"{target} exists: name another file ({hint})")

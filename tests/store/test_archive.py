@@ -207,6 +207,17 @@ def test_what_is_no_whole_backup_changes_nothing(cutover, state, tmp_path, damag
     assert not (state / ".restore").exists()
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_never_replaced(cutover, state, tmp_path, make):
+    """A fifo stands for a device: `backup /dev/null --force` of root would leave a box without one."""
+    make(tmp_path / "other")
+    before = (tmp_path / "other").stat()
+    code, _, told = cutover("backup", tmp_path / "other", "--force")
+    assert code == 5
+    assert "is no file whose place a backup could take" in told
+    assert (tmp_path / "other").stat().st_ino == before.st_ino
+
+
 def test_it_is_never_written_over_the_daemons_own_files(cutover, state):
     for name in ("journal.sqlite", "ledger.sqlite", "tokens.json"):
         before = (state / name).read_bytes()
