@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ def rebuild_journal(config: Config) -> Rebuilt:
             raise RefusedError(f"{was.sentence}; {was.remedy}")
         route = _route(config)
         strangers: list[str] = []
-        found = tuple(_found(config, route, strangers))
+        found = _agreeing(_found(config, route, strangers), strangers)
         _refuse_headless(route, found, strangers)
         highest = numbers_below(config)
         state = rebuild(found, Clock().now(), highest.rollouts, highest.attempts)
@@ -90,7 +90,9 @@ def _route(config: Config) -> Route:
     door = FrontDoor(settings).read()
     if not door.alive:
         return committed
-    named = {_port(_facts(folder)): folder.name for folder in folders(config.runs_dir) if _lives(folder)}
+    alive = [folder for folder in folders(config.runs_dir) if _lives(folder) and not folder.is_symlink()]
+    alive.sort(key=lambda folder: launched.observe(folder).status is Status.RUNNING)  # a copy has no shim
+    named = {_port(_facts(folder)): folder.name for folder in alive}
     seen = {named[slot.port]: (slot.number, slot.state) for slot in door.public if slot.port in named}
     return seen or committed
 
@@ -110,17 +112,40 @@ def _found(config: Config, route: Route, strangers: list[str]) -> Iterator[Found
             strangers.append(f"{folder.name}: {str(error) or type(error).__name__}")
 
 
+def _agreeing(found: Iterable[Found], strangers: list[str]) -> tuple[Found, ...]:
+    """Without those that claim a port, or a place at the front door, of another: users' own first, then the newest.
+
+    A run directory may be a copy, or its record an old one. Whoever is left out is left alone and named.
+    """
+    taken: dict[tuple[str, int], str] = {}
+    agreeing = []
+    for one in sorted(found, key=lambda f: (f.serves, f.drains, f.running, f.start_ticks), reverse=True):
+        claims = [(what, number) for what, number in (("port", one.port), ("slot", one.slot)) if number]
+        if rivals := [
+            f"the {what} {number} of {taken[what, number]}" for what, number in claims if (what, number) in taken
+        ]:
+            strangers.append(f"{one.id}: it claims {' and '.join(rivals)}")
+        else:
+            taken.update(dict.fromkeys(claims, one.id))
+            agreeing.append(one)
+    return tuple(agreeing)
+
+
 def _read(config: Config, folder: Path, route: Route, *, lives: bool) -> Found:
+    if folder.is_symlink():
+        raise ValueError("it is a link to another directory")
     started = read_start(folder)
     if started is None or started.identity is None:
         raise ValueError(f"{folder}/shim.json does not say which process it is")
     facts, owner = _facts(folder), _owner(folder)
     catalogue = Catalogue(config.releases_dir)
     release_id, instance = (str(owner["release"]), str(owner["instance"])) if owner else _by_script(catalogue, folder)
+    release = record_of(catalogue.find(release_id))
+    release.instance(instance)  # or it is somebody else's record
     slot, slot_state = route.get(folder.name, (owner.get("slot"), SlotState.MAINT))
     return Found(
         id=folder.name,
-        release=record_of(catalogue.find(release_id)),
+        release=release,
         instance=instance,
         rollout=str(owner.get("rollout", UNKNOWN)),
         port=_port(facts),
@@ -139,11 +164,20 @@ def _read(config: Config, folder: Path, route: Route, *, lives: bool) -> Found:
 
 
 def _owner(folder: Path) -> dict[str, Any]:
-    """Empty for a start of a version that did not write it."""
+    """Empty for a start of a version that did not write it, and for what no daemon has written."""
+    document: Any = None
     with contextlib.suppress(OSError, ValueError):
         document = json.loads((folder / OWNER).read_bytes())
-        if isinstance(document, dict):
-            return document
+    match document:
+        case {
+            "rollout": str(),
+            "release": str(),
+            "instance": str(),
+            "gpus": list() as gpus,
+            "slot": int() | None,
+            "memory_before_mib": dict() as memory,
+        } if all(isinstance(gpu, str) for gpu in gpus) and all(isinstance(mib, int) for mib in memory.values()):
+            return dict(document)
     return {}
 
 
@@ -168,7 +202,8 @@ def _facts(folder: Path) -> dict[str, str]:
 
 
 def _port(facts: Mapping[str, str]) -> int:
-    return int(facts.get("PORT", "0"))
+    port = facts.get("PORT", "")
+    return int(port) if port.isdecimal() else 0
 
 
 def _cards(facts: Mapping[str, str]) -> tuple[str, ...]:
