@@ -17,6 +17,7 @@ from .terminal import cleaned
 PATIENCE_S = 30.0  # how long a daemon that is being restarted may stay away from somebody who waits
 _PAUSE_S = 0.3
 _READ_TIMEOUT_S = 120.0  # a proposal is frozen before it is answered: model files are hashed
+_LOOK_TIMEOUT_S = 20.0  # who looks is answered at once by a daemon that is well, and must hear soon of one that is not
 _LONG_POLL_S = 20.0
 
 
@@ -38,7 +39,8 @@ class Client:
     `say` hears, once per absence, that it is waited for. Texts come without control characters.
     """
 
-    def __init__(self, socket: Path, source: str) -> None:
+    def __init__(self, socket: Path, source: str, look_timeout_s: float = _LOOK_TIMEOUT_S) -> None:
+        self._look_timeout_s = look_timeout_s
         self.socket = socket
         self.source = source
         self.patient = False
@@ -51,7 +53,8 @@ class Client:
         )
 
     def get(self, path: str, **params: str | float) -> dict[str, Any]:
-        return self._ask("GET", path, params=params)
+        patience_s = self._look_timeout_s + float(params.get("wait_s", 0.0))
+        return self._ask("GET", path, params=params, timeout=httpx.Timeout(5.0, read=patience_s))
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, *, keyed: bool = True) -> dict[str, Any]:
         """File something. `keyed` requests carry a key of their own, so that asking again files nothing twice."""
@@ -87,7 +90,10 @@ class Client:
 
     def _nobody(self, error: httpx.TransportError) -> CutoverError:
         if isinstance(error, httpx.ReadTimeout):
-            return NoDaemonError(f"the daemon on {self.socket} took the request and did not answer in time")
+            return NoDaemonError(
+                f"the daemon on {self.socket} took the request and did not answer in time: it hangs, or the box has no "
+                "time for it; users are served without it, and what was asked may still be done"
+            )
         if _exists(self.socket) and not os.access(self.socket, os.R_OK | os.W_OK):
             return NotAllowedError(
                 f"this user may not talk to the daemon on {self.socket}; join the group of the socket (`socket_group`)"

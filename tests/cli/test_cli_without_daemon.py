@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from controller.cli.client import Client, NoDaemonError
 from launch import attempts, release, topology
 from launch.ports import first_in_use, outgoing_ports
 
@@ -332,3 +333,12 @@ def test_doctor_names_strays(cutover, config_file, tmp_path, wait_until):
         attempts.request_stop(run_dir)
         attempts.kill_strays(run_dir, force=True)
         wait_until(lambda: not attempts.observe(run_dir).pids)
+
+
+def test_who_looks_hears_soon_of_a_daemon_that_hangs(tmp_path):
+    """One that was stopped (`kill -STOP`), or whose disk hangs, has its socket still: the kernel takes all comers."""
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(tmp_path / "s"))
+        hung.listen()
+        with pytest.raises(NoDaemonError, match="it hangs, or the box has no time for it; users are served without it"):
+            Client(tmp_path / "s", "here", look_timeout_s=0.05).get("/v1/status")
