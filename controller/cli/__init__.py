@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import json
 import os
 import sys
 from collections.abc import Sequence
 
 INTERRUPTED = 130  # as a shell reports SIGINT
+_PLAIN = {"✓": "+", "✗": "x", "–": "-", "→": ">", "·": ".", "…": "~", "≥": ">", "≤": "<", "×": "x"}
 _TAKES_NOTHING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # of what was written to
 
 
@@ -19,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     `{"schema": 1, "error": sentence, "exit_code": n}` on stdout. A traceback is a bug.
     """
     _open_what_is_closed()
+    _say_what_can_be_said()
     from .app import app
     from .session import Session
 
@@ -49,6 +53,19 @@ def _open_what_is_closed() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest free one, which is this
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+
+
+def _say_what_can_be_said() -> None:
+    """Where a terminal or a pipe has another character set, and in odd names of files: plain signs, never nothing."""
+    codecs.register_error("plain", _in_plain_signs)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="plain")
+
+
+def _in_plain_signs(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 
 
 def _for_people(error: Exception) -> tuple[str, int] | None:

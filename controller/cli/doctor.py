@@ -32,7 +32,10 @@ def doctor(
 
     Exit code 1 when something is not; a hint (–) is no fault. Works with and without a daemon.
     """
+    from .terminal import log_to_stderr
+
     session = session_of(ctx, as_json=as_json)
+    log_to_stderr()
     if rebuild:
         _rebuild(session)
         return

@@ -63,6 +63,13 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=file, stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 
+def log_to_stderr() -> None:
+    """For commands that look with parts of the daemon: what those log is no part of an answer."""
+    import structlog
+
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr), cache_logger_on_first_use=False)
+
+
 def show(parts: Iterable[RenderableType]) -> None:
     """Print one after the other. Lines are never folded: a command or a path in them must survive being copied."""
     from rich.text import Text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from controller.cli import main
 
 FULL = Path("/dev/full")
 
@@ -26,3 +29,16 @@ def test_closed_descriptors_are_like_the_null_device() -> None:
     command = ["bash", "-c", 'exec "$0" -m controller gate list <&- >&-', sys.executable]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_no_character_set_costs_an_answer(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    """`LC_ALL=POSIX`, an old terminal, or a file name that is no UTF-8."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    assert main(["--help"]) == 0
+    sys.stdout.write("✓ ✗ – \udcff 時\n")
+    sys.stdout.flush()
+    assert written.getvalue().endswith(
+        {"utf-8": "✓ ✗ – ? 時\n", "latin-1": "+ x - ? ?\n", "ascii": "+ x - ? ?\n"}[encoding].encode(encoding)
+    )
