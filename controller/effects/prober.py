@@ -34,6 +34,7 @@ _COUNTERS_TIMEOUT_S = 2.0
 _COUNTERS_EVERY_S = 5.0  # while a probe waits: a prefill and a hang look alike else until it times out
 _RECENT = 5
 _ENDS_KEPT = 400  # of a minute, at the quickest pace
+_MOST_LEFT = 4  # half of the workers may wait for what nobody wants to hear any more
 
 
 @dataclass
@@ -41,6 +42,7 @@ class _Target:
     wish: ProbeWish
     due_s: float = 0.0
     running: bool = False
+    left: bool = False  # it is asked anew, and nobody wants to hear what is still to come
     seen: ProbeSeen | None = None
     counters: Counters | None = None
     progress_at_s: float | None = None
@@ -81,6 +83,7 @@ class Prober:
         self._clock = clock
         self._lock = threading.Lock()
         self._targets: dict[str, _Target] = {}
+        self._left = 0
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="probe")
         self._counting = ThreadPoolExecutor(2, thread_name_prefix="counters")
         self._stop = threading.Event()
@@ -106,6 +109,19 @@ class Prober:
                 target.wish = wish
                 kept[wish.target] = target
             self._targets = kept
+
+    def renew(self) -> None:
+        """There is somebody else behind the front door: what was asked there before says nothing of them.
+
+        Such a question may wait for its whole time with an engine that hangs, and the new ones count as never asked.
+        """
+        with self._lock:
+            for name in self._doors.keys() & self._targets.keys():
+                target = self._targets[name]
+                if target.running and self._left < _MOST_LEFT:
+                    self._left += 1
+                    self._targets[name] = replace(target, running=False, due_s=self._clock())
+                    target.left = True
 
     def results(self) -> Mapping[str, ProbeSeen]:
         with self._lock:
@@ -185,6 +201,10 @@ class Prober:
     def _keep(self, target: _Target, result: Probe, counters: Counters | None, started_s: float) -> None:
         now_s = self._clock()
         with self._lock:
+            target.ended_s.append(now_s)
+            if target.left:
+                self._left -= 1
+                return
             before = target.seen
             same = before is not None and before.ok == result.ok
             if result.ok:
@@ -204,7 +224,6 @@ class Prober:
             )
             _note(target, counters, now_s)
             target.running = False
-            target.ended_s.append(now_s)
             target.due_s = now_s + target.wish.every_s
         if not same or target.wish.target in self._doors:
             self._on_change()

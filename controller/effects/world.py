@@ -71,7 +71,7 @@ class RealWorld:
             actions.WakeAttempt: lambda action, state: self._bed(action, state, WAKE),
             actions.RunGate: self._run_gate,
             actions.StopGate: lambda action, _: self.gates.stop(action.run),
-            actions.SetRoute: lambda action, _: self._door(lambda: self.door.apply(action.route)),
+            actions.SetRoute: self._set_route,
             actions.OpenDoor: self._open_door,
             actions.CutSlot: lambda action, _: self._door(lambda: self.door.cut(action.slot)),
         }
@@ -202,6 +202,11 @@ class RealWorld:
         except DoorError as error:
             return Outcome(False, str(error))
         return Outcome(True)
+
+    def _set_route(self, action: actions.SetRoute, state: State) -> Outcome:  # noqa: ARG002
+        outcome = self._door(lambda: self.door.apply(action.route))
+        self.prober.renew()
+        return outcome
 
     def _refresh_door(self) -> None:
         """A file that cannot be used is told once; what is in force stays."""

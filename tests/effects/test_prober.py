@@ -100,3 +100,37 @@ def test_who_is_no_longer_wished_is_forgotten(probed):
             assert prober.results() == {}
         finally:
             prober.close()
+
+
+def test_who_comes_to_the_front_door_is_asked_although_a_question_to_those_before_hangs():
+    """Else a good candidate counts as never asked since the cutover, because the old release hung."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        asked = []
+        prober = Prober(f"127.0.0.1:{door.getsockname()[1]}", "127.0.0.1:1", lambda _: (), timeout_s=20.0)
+        try:
+            prober.wish([ProbeWish("public", "emu", 0.05, None, "emulator")])
+            for _ in range(8):
+                door.settimeout(5)
+                asked.append(door.accept()[0])  # it hangs: nothing is ever answered
+                if len(asked) > 4:
+                    break  # not for ever: the others have to be asked as well
+                prober.renew()
+            door.settimeout(0.3)
+            prober.renew()
+            with pytest.raises(TimeoutError):
+                door.accept()
+            for one in asked[:4]:
+                one.close()
+            end_s = time.monotonic() + 10
+            while prober.asked("public", 0.0) != (4, 1) and time.monotonic() < end_s:
+                time.sleep(0.01)
+            assert prober.asked("public", 0.0) == (4, 1)
+            assert prober.results() == {}, "what was asked before is not heard"
+            asked[4].close()
+            while not prober.results() and time.monotonic() < end_s:
+                time.sleep(0.01)
+            assert prober.results()["public"].ok is False
+        finally:
+            prober.close()
+            for one in asked:
+                one.close()
