@@ -32,6 +32,7 @@ from .process import DoorProcess, started_at_s
 from .runtime import RuntimeSocket
 from .settings import DoorSettings
 from .snapshot import BACKENDS, Snapshot, take_snapshot
+from .spare_names import keep_names
 from .traffic import TrafficCounter
 
 if TYPE_CHECKING:
@@ -168,14 +169,21 @@ class FrontDoor:
         self._process.stop()
 
     def _runtime(self) -> RuntimeSocket:
+        keep_names(self.settings.directory)
         return RuntimeSocket(self.socket_path, self.settings.runtime_timeout_s)
 
     def _excuse(self) -> str:
-        """What the log of a door says that is being started again and again."""
+        """What the log of a door says that is being started again and again; how one is healed that has no socket."""
         try:
+            pid = self._process.pid()
             complaint = self._process.last_complaint() if self._process.is_running() else ""
         except PermissionError:  # somebody else's door
             return ""
+        if pid is not None and not self.socket_path.exists():
+            return (
+                f"; the front door itself, pid {pid}, serves what it was told last and can be told nothing more: only "
+                f"a new start heals that, which ends the requests in it (`kill -TERM {pid}`)"
+            )
         return f"; it said: {complaint}" if complaint else ""
 
     def _answers(self) -> bool:

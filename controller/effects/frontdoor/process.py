@@ -42,6 +42,10 @@ class DoorProcess:
         seen = attempts.observe(self.run_dir)
         return seen.status is Status.RUNNING and not seen.pids
 
+    def pid(self) -> int | None:
+        """Of the HAProxy that its shim has started; None between two of them."""
+        return attempts.observe(self.run_dir).child_pid
+
     def last_boot(self) -> str:
         """Id of the boot in which it was last started; "" where no start is on record."""
         return attempts.observe(self.run_dir).boot_id

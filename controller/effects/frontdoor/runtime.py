@@ -102,7 +102,7 @@ def _words(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, FileNotFoundError):
-        return "it does not exist, so no front door runs here"
+        return "it does not exist: no front door runs here, or one whose socket was removed"
     if isinstance(error, ConnectionRefusedError):
         return "nobody listens, so no front door runs here"
     return error.strerror or str(error)

@@ -29,6 +29,31 @@ def test_what_was_applied_is_remembered_when_the_call_returns(doors, engines, sl
     }
 
 
+def test_a_socket_whose_name_was_removed_gets_it_back(doors, engines, slot_of):
+    """And with it the way back: a door that can be told nothing serves its last route for ever."""
+    door, blue, green = doors(), engines("blue"), engines("green")
+    door.serve(slot_of(1, blue))
+    pid = door.read().pid
+    for name in ("haproxy.sock", "again.sock"):
+        (door.settings.directory / name).unlink()
+    door.serve(slot_of(2, green))
+    assert door.read().pid == pid
+    assert (door.settings.directory / "again.sock").is_socket()
+    door.stop()
+    assert door.read().alive is False
+    door.ensure()
+    door.serve(slot_of(1, blue))
+    assert door.read().pid != pid
+
+
+def test_one_that_has_no_socket_any_more_says_how_it_is_healed(doors):
+    door = doors()
+    pid = door.read().pid
+    for path in door.settings.directory.glob("*haproxy.sock*"):
+        path.unlink()
+    assert f"only a new start heals that, which ends the requests in it (`kill -TERM {pid}`)" in door.read().why
+
+
 def test_a_new_daemon_remembers_what_the_door_does(doors, engines, slot_of):
     """The one before it died between a change and its saving: nothing differs, so nobody would say it again."""
     door = doors()
