@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from launch.engine_key import new_key
 from .api.admission import Door
 from .api.app import Windows, make_app
 from .api.desk import Desk
-from .api.peers import protocol_for
+from .api.peers import PeerProtocol, protocol_for
 from .api.tokens import Failures, Tokens
 from .catalogue import Catalogue
 from .config import Config
@@ -51,6 +52,7 @@ log = structlog.get_logger("daemon")
 
 # A systemd unit's variables are for the daemon alone; engines must not answer for it.
 UNIT_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+SOCKET_LOOK_S = 1.0
 UNITS = "CUTOVER_UNITS"  # the directory of the sockets behind which a service manager starts shims, each in a unit
 
 
@@ -70,11 +72,8 @@ def open_socket(path: Path, group: str | None) -> socket.socket:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()  # the state directory's lock is ours, so this is a leftover
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(0o117)
-        try:
-            listener.bind(str(path))
-        finally:
-            os.umask(mask)
+        listener.bind(str(path))
+        path.chmod(0o660)  # nobody gets in before it listens; a umask would be that of all threads
         if group is not None:
             _give_to(path, group)
     except KeyError:
@@ -295,10 +294,11 @@ class Daemon:
         )
 
     async def _serve(self, listeners: list[socket.socket]) -> None:
+        protocol = protocol_for(self.config.roles)
         server = uvicorn.Server(
             uvicorn.Config(
                 make_app(self.windows()),
-                http=protocol_for(self.config.roles),
+                http=protocol,
                 ws="none",
                 log_config=None,
                 access_log=False,
@@ -316,9 +316,34 @@ class Daemon:
             running.add_signal_handler(number, self._stop, server)
         log.info("ready", socket=str(self.config.socket), public=self.config.public, configuration=self.config.source)
         notify("READY=1")
+        keeping = asyncio.create_task(self._keep_socket(server, protocol))
         await server.serve(sockets=listeners)
+        keeping.cancel()
         self.loop.stop()
         await asyncio.to_thread(thread.join)
+
+    async def _keep_socket(self, server: uvicorn.Server, protocol: type[PeerProtocol]) -> None:
+        """Bind the control socket anew when somebody has removed it: the way back leads through it."""
+        told = ""
+        while True:
+            await asyncio.sleep(SOCKET_LOOK_S)
+            try:
+                listener = self._socket_anew()
+            except CutoverError as error:
+                if str(error) != told:
+                    told = str(error)
+                    log.warning("the control socket is gone", why=told)
+                continue
+            if listener is None:
+                continue
+            made = partial(protocol, server.config, server.server_state, server.lifespan.state)
+            server.servers.append(await asyncio.get_running_loop().create_server(made, sock=listener))
+            log.warning("the control socket was removed and is there again", socket=str(self.config.socket))
+
+    def _socket_anew(self) -> socket.socket | None:
+        """None where there is one, be it another daemon's."""
+        path = self.config.socket
+        return None if os.path.lexists(path) else open_socket(path, self.config.socket_group)
 
     def _stop(self, server: uvicorn.Server) -> None:
         server.should_exit = True

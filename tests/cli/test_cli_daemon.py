@@ -25,6 +25,16 @@ def on_box(box, cutover):
     return lambda *words: cutover("--config", box.config, *words)
 
 
+# --- reaching it ---
+
+
+def test_a_control_socket_that_was_removed_comes_back(box, on_box):
+    """By who tidies /run, say: the way back leads through it."""
+    box.stage.config.socket.unlink()
+    assert box.stage.until(lambda: on_box("status").code == 0, 20)
+    assert box.stage.config.socket.stat().st_mode & 0o777 == 0o660
+
+
 # --- looking ---
 
 
