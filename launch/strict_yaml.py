@@ -27,6 +27,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _WORD_TAGS = frozenset({f"{_TAG}{kind}" for kind in ("str", "int", "float", "timestamp")})
 _SWITCHES: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
+_NUMBER_TAGS = frozenset({f"{_TAG}int", f"{_TAG}float"})
+_LONGEST_NUMBER = 64
 _TYPED_TAGS = frozenset({f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")})
 
 
@@ -152,6 +154,10 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
         text = str(node.value)
+        if node.tag in _NUMBER_TAGS and len(text) > _LONGEST_NUMBER and (self.typed(path) or _base_60(node)):
+            raise self._refusal(
+                node, path, f"a number of {len(text)} characters is not accepted"
+            )  # nor could it be shown
         if self.typed(path):
             if node.tag not in _TYPED_TAGS:
                 raise self._refusal(node, path, f"the tag {node.tag} is not accepted")

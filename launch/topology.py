@@ -30,7 +30,7 @@ _INSTANCES_MAX = 32
 def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
     def check(value: str) -> str:
         if not pattern.fullmatch(value):
-            raise ValueError(f"{value!r} is not {expected}")
+            raise ValueError(f"{value!r:.80} is not {expected}")
         return value
 
     return AfterValidator(check)
@@ -44,9 +44,9 @@ def _no_nul(value: str) -> str:
 
 def _absolute(value: str) -> str:
     if not value.startswith("/"):
-        raise ValueError(f"{value!r} is not an absolute path; ~ and relative paths are not resolved")
+        raise ValueError(f"{value!r:.80} is not an absolute path; ~ and relative paths are not resolved")
     if not value.isprintable():
-        raise ValueError(f"{value!r} has control characters in it")
+        raise ValueError(f"{value!r:.80} has control characters in it")
     return value
 
 

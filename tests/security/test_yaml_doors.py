@@ -66,6 +66,36 @@ def test_what_is_refused_at_every_door(door, what, tmp_path):
     assert "Traceback" not in sentence
 
 
+NUMBERS = [
+    "0x" + "f" * 5000,
+    "9" * 5000,
+    "0b" + "1" * 50_000,
+    "1:2" + ":3" * 3000,
+    "1_" * 4000 + "0",
+    "1" * 5000 + ".5",
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    ("door", "text"),
+    [
+        ("topology", "name: n\nserves: [m]\nengine: emulator\ninstances: {a: {gpus: 1}}\nstop_grace_s: N\n"),
+        ("topology", "name: n\nserves: [m]\nengine: emulator\ninstances: {a: {gpus: N}}\n"),
+        ("topology", "name: N\nserves: [m]\nengine: emulator\ninstances: {a: {gpus: 1}}\n"),
+        ("sweep", "name: s\nbase: {}\nmatrix: {gpus: [N]}\n"),
+        ("configuration", "drain_s: N\n"),
+        ("configuration", "state_dir: N\n"),
+        ("reference rows", "rows:\n  - {tokens_per_s: N}\n"),
+    ],
+)
+def test_a_number_that_no_machine_can_write_out_is_refused(door, text, number, tmp_path):
+    """Python turns no integer of more than 4300 digits into a text, also not into one that says so."""
+    with pytest.raises((LaunchError, CutoverError, GateUsageError)) as refused:
+        DOORS[door](text.replace("N", number), tmp_path)
+    assert len(str(refused.value)) < 2_000
+
+
 def test_a_bomb_at_the_daemon(guarded):
     for text in ALL.values():
         for path, body in (("/v1/plan", {}), ("/v1/rollouts", {"bake_s": 0})):
