@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from controller.cli.checks import Runs, strays
 from controller.cli.client import Client, NoDaemonError
 from launch import attempts, release, topology
 from launch.ports import first_in_use, outgoing_ports
@@ -342,3 +343,17 @@ def test_who_looks_hears_soon_of_a_daemon_that_hangs(tmp_path):
         hung.listen()
         with pytest.raises(NoDaemonError, match="it hangs, or the box has no time for it; users are served without it"):
             Client(tmp_path / "s", "here", look_timeout_s=0.05).get("/v1/status")
+
+
+@pytest.mark.parametrize(
+    ("held", "remedy"),
+    [
+        (None, "start the daemon: it keeps what serves users, and ends the rest"),
+        ({"n-a-1"}, "the daemon knows them: what serves users goes on, and `cutover restart` gives it an owner again"),
+        ({"n-b-2"}, "the daemon ends what an attempt left behind; else end them yourself (`kill 7`)"),
+    ],
+)
+def test_doctor_never_says_to_end_what_may_serve_users(held, remedy):
+    """An engine lives on when its shim has died."""
+    found = strays(Runs(running={}, strays={"n-a-1": (7, 8)}, ports=frozenset(), cards=frozenset(), hidden=False), held)
+    assert (found.ok, found.remedy) == (False, remedy)
