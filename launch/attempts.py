@@ -41,6 +41,7 @@ __all__ = [
     "Status",
     "StraysAlive",
     "kill_strays",
+    "kill_unrecorded",
     "listening_pids",
     "log_path",
     "log_tail",
@@ -210,6 +211,18 @@ def kill_strays(run_dir: Path, *, force: bool, remembered: Identity | None = Non
                 break
             signalled |= more
     return tuple(sorted(signalled))
+
+
+def kill_unrecorded(run_dir: Path) -> tuple[int, ...]:
+    """KILL whoever lives in a run directory that has lost its record, a shim as well; returns whom, to be called again.
+
+    Does nothing where there is a record: `request_stop` and `kill_strays` know more. Only for a caller who knows that
+    nothing in there serves anybody.
+    """
+    run_dir = run_dir.resolve()
+    if read_start(run_dir) is not None:
+        return ()
+    return tuple(sorted(_signal_strays(run_dir, None, signal.SIGKILL)))
 
 
 def port_conflict(run_dir: Path) -> bool:

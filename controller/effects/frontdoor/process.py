@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ATTEMPT_ID = "frontdoor"
 _GRACE_S = 5.0
 _STOP_TIMEOUT_S = 20.0
+_CLEAR_TIMEOUT_S = 2.0
 _LOOK_BACK_BYTES = 16384
 # Not what it says of a client that resets its connection while it is held: "yield not allowed" is how that wait ends.
 _ALERT = re.compile(r"\[ALERT\]\s+\((?P<pid>\d+)\) : (?P<says>(?!Lua function 'hold').*)")
@@ -51,6 +52,10 @@ class DoorProcess:
         return attempts.observe(self.run_dir).boot_id
 
     def start(self, argv: Sequence[str]) -> None:
+        """For a door whose addresses are free: a keeper that lives on in a directory that was removed serves nobody."""
+        deadline_s = time.monotonic() + _CLEAR_TIMEOUT_S
+        while attempts.kill_unrecorded(self.run_dir) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
         try:
             attempts.start(
                 AttemptSpec(

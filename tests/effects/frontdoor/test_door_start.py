@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -124,6 +125,21 @@ def test_a_door_whose_files_are_garbage_is_found_and_comes_up_again(doors, engin
     os.kill(pid, signal.SIGKILL)
     tools.wait_for(lambda: another_daemon.ensure() or another_daemon.read().alive, "it is up again")
     another_daemon.apply(route)
+    tools.wait_for(lambda: tools.run(tools.request(door.port)).whole, "it serves")
+
+
+def test_a_door_whose_run_directory_is_gone_comes_up_again(doors, engines, slot_of, tools):
+    """Its keeper lives on there, where it cannot start anything any more."""
+    door = doors()
+    route = door.serve(slot_of(1, engines("blue")))
+    pid = door.read().pid
+    shutil.rmtree(door.settings.directory / "run")
+    door.ensure()
+    assert door.read().pid == pid
+    os.kill(pid, signal.SIGKILL)
+    tools.wait_for(lambda: not door.read().alive, "it is gone")
+    door.ensure()
+    door.apply(route)
     tools.wait_for(lambda: tools.run(tools.request(door.port)).whole, "it serves")
 
 
