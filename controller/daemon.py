@@ -120,8 +120,11 @@ def _let_through(directory: Path, gid: int) -> None:
 def refuse_second_daemon(path: Path) -> None:
     """Two daemons with different state directories must not fight for one socket path."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # a queue that is full would be waited for, for ever when its daemon hangs
         try:
             probe.connect(str(path))
+        except BlockingIOError:
+            pass
         except OSError:
             return
     raise RefusedError(f"another daemon answers on {path}; stop it first, or set `socket` to another path")

@@ -61,9 +61,14 @@ def _nowhere(_: KeyPath) -> bool:
 
 
 def read(
-    text: str, *, source: str, typed: Callable[[KeyPath], bool], switched: Callable[[KeyPath], bool] = _nowhere
+    text: str,
+    *,
+    source: str,
+    typed: Callable[[KeyPath], bool],
+    switched: Callable[[KeyPath], bool] = _nowhere,
+    what: str = "a topology",
 ) -> Document:
-    """Parse one YAML mapping.
+    """Parse one YAML mapping. `what` it is, for whoever wrote it.
 
     Scalars at paths where `typed` is true get YAML's own value (number, bool, null); all others are the text as
     written, and a word that YAML would turn into a bool, null or base-60 number is refused with a request for quotes.
@@ -71,16 +76,15 @@ def read(
     """
     size_bytes = len(text.encode("utf-8", errors="replace"))
     if size_bytes > MAX_BYTES:
-        raise TopologyError(f"{source}: {size_bytes} bytes are too large for a topology; the limit is {MAX_BYTES}")
+        raise TopologyError(f"{source}: {size_bytes} bytes are too large for {what}; the limit is {MAX_BYTES}")
     try:
         _refuse_aliases_and_depth(text, source)
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         raise TopologyError(_syntax_error(error, source)) from error
     if not isinstance(node, yaml.MappingNode):
-        raise TopologyError(
-            f"{source}: a topology is a mapping of keys such as name, engine and model; see docs/topology.md"
-        )
+        meant = "such as name, engine and model; see docs/topology.md" if what == "a topology" else "to their values"
+        raise TopologyError(f"{source}: {what} is a mapping of keys {meant}")
     builder = _Builder(source, typed, switched)
     value = builder.build(node, ())
     assert isinstance(value, dict)  # noqa: S101  # a mapping node builds a dict

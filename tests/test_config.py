@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.config import load_config
+from controller.config import load_config, parse_config
 from controller.errors import ExitCode, UsageError
 
 
@@ -137,3 +137,8 @@ def test_sleep_is_on_unless_it_is_off(tmp_path, text, sleeps, deadline_s, wanted
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         load_config(tmp_path / "nowhere.yaml", {})
+
+
+def test_a_configuration_is_not_called_a_topology():
+    with pytest.raises(UsageError, match=r"c\.yaml: a configuration is a mapping of keys to their values"):
+        parse_config("- a\n", "c.yaml", {})

@@ -74,7 +74,7 @@ def load_config(
 def parse_config(text: str, source: str, defaults: Mapping[str, Any]) -> Config:
     """The configuration of `text`. Raises `UsageError` with everything that is wrong in it, a line each."""
     try:
-        document = read(text, source=source, typed=lambda _: True)
+        document = read(text, source=source, typed=lambda _: True, what="a configuration")
     except LaunchError as error:
         raise UsageError(str(error)) from error
     given = dict(document.value)

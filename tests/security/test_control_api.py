@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
@@ -18,7 +19,7 @@ from controller.api.peers import MOST_OF_ONE, PeerProtocol, person_of
 from controller.api.tokens import Failures, Tokens
 from controller.cli import main
 from controller.config import parse_config
-from controller.daemon import Daemon
+from controller.daemon import Daemon, refuse_second_daemon
 from controller.errors import CutoverError, NotFoundError, RefusedError, UsageError
 
 DAY_S = 86_400.0
@@ -305,6 +306,24 @@ def _is_closed(one: socket.socket) -> bool:
         return False
     except OSError:
         return True
+
+
+def test_a_daemon_that_hangs_is_one_too(tmp_path):
+    """Its queue of connections is full: who asks whether it lives must neither wait for it nor take its place."""
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(path))
+        hung.listen(0)
+        waiting = [socket.socket(socket.AF_UNIX) for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                one.connect(str(path))
+        with pytest.raises(RefusedError, match="another daemon answers on"):
+            refuse_second_daemon(path)
+        for one in waiting:
+            one.close()
+    refuse_second_daemon(path)  # nobody is there any more
 
 
 def test_the_daemon_names_the_port_that_is_taken(tmp_path):
