@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -32,13 +33,13 @@ def test_closed_descriptors_are_like_the_null_device() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_no_character_set_costs_an_answer(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+def test_no_character_set_costs_an_answer(encoding: str) -> None:
     """`LC_ALL=POSIX`, an old terminal, or a file name that is no UTF-8."""
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
-    assert main(["--help"]) == 0
-    sys.stdout.write("✓ ✗ – \udcff 時\n")
-    sys.stdout.flush()
+    with contextlib.redirect_stdout(io.TextIOWrapper(written, encoding=encoding)):
+        assert main(["--help"]) == 0
+        sys.stdout.write("✓ ✗ – \udcff 時\n")
+        sys.stdout.flush()
     assert written.getvalue().endswith(
         {"utf-8": "✓ ✗ – ? 時\n", "latin-1": "+ x - ? ?\n", "ascii": "+ x - ? ?\n"}[encoding].encode(encoding)
     )

@@ -35,7 +35,7 @@ def test_promote_reject_and_roll_back_under_load(stage, make, profile, clients):
     bad = stage.finish(stage.propose(dead, "bad.yaml", gates=profile))
     assert bad["phase"] == "failed"
     assert "exited with code 1" in bad["why"]
-    assert any(a["log_tail"] for a in stage.rollout(bad["id"])["attempts"])
+    assert stage.until(lambda: any(a["log_tail"] for a in stage.rollout(bad["id"])["attempts"]), 30.0)
     back = stage.finish(stage.post("/v1/rollback")["rollout"]["id"])
     assert back["phase"] == "rolled_back", back["why"]
     judge(load.stop())
