@@ -36,10 +36,11 @@ def test_closed_descriptors_are_like_the_null_device() -> None:
 def test_no_character_set_costs_an_answer(encoding: str) -> None:
     """`LC_ALL=POSIX`, an old terminal, or a file name that is no UTF-8."""
     written = io.BytesIO()
-    with contextlib.redirect_stdout(io.TextIOWrapper(written, encoding=encoding)):
+    stream = io.TextIOWrapper(written, encoding=encoding)
+    with contextlib.redirect_stdout(stream):
         assert main(["--help"]) == 0
         sys.stdout.write("✓ ✗ – \udcff 時\n")
-        sys.stdout.flush()
+        stream.flush()
     assert written.getvalue().endswith(
         {"utf-8": "✓ ✗ – ? 時\n", "latin-1": "+ x - ? ?\n", "ascii": "+ x - ? ?\n"}[encoding].encode(encoding)
     )

@@ -184,7 +184,7 @@ def zoo(cage: Cage, strangers: Strangers) -> Zoo:
 
 def stop(zoo: Zoo) -> None:
     for kept in zoo.cage.kept:
-        assert zoo.keeper.stop(kept.attempt.id).ok
+        assert zoo.keeper.stop(kept.attempt).ok
     zoo.end("stopped")
 
 
@@ -206,7 +206,7 @@ def test_killed_at_once(zoo):
     """Without grace: TERM and KILL in one breath."""
     zoo.begin(grace_s=0.0)
     for kept in zoo.cage.kept:
-        assert zoo.keeper.stop(kept.attempt.id).ok
+        assert zoo.keeper.stop(kept.attempt).ok
     zoo.end("killed")
     assert zoo.verdict() == []
 
@@ -231,7 +231,7 @@ def test_found_and_ended_when_its_shim_is_dead(zoo):
     for kept in set_of_hidden(kept_ones):
         check_hidden(zoo, kept)
     for kept in findable:
-        zoo.keeper.clear(kept.attempt.id, force=False)
+        zoo.keeper.clear(kept.attempt, force=False)
     waiting = list(findable)
     wait_until(lambda: not remove_if(waiting, lambda kept: is_cleared(zoo, kept)), "cleared: ", waiting)
     zoo.end("lost")
@@ -253,7 +253,7 @@ def is_seen_astray(zoo: Zoo, kept: Kept) -> bool:
 
 def is_cleared(zoo: Zoo, kept: Kept) -> bool:
     """As the loop does it: killed in the end, again and again, until nobody is seen."""
-    return zoo.keeper.clear(kept.attempt.id, force=True).ok
+    return zoo.keeper.clear(kept.attempt, force=True).ok
 
 
 def names_one_of(sentence: str, pids: set[int]) -> bool:

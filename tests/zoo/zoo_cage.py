@@ -156,11 +156,11 @@ class Cage:
     def end_all(self) -> None:
         keeper = self.keeper()
         for kept in self.kept:
-            keeper.stop(kept.attempt.id)
+            keeper.stop(kept.attempt)
         until_s = time.monotonic() + 20
         while time.monotonic() < until_s and any(self.leftovers(kept) for kept in self.kept):
             for kept in self.kept:
-                keeper.clear(kept.attempt.id, force=True)
+                keeper.clear(kept.attempt, force=True)
                 for pid in kept.alive():
                     kept.strike(pid, signal.SIGKILL)
             time.sleep(0.05)
