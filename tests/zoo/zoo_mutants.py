@@ -318,8 +318,8 @@ MUTANTS = (
     Mutant(
         "a route of before the reboot is served",
         DOOR + "door.py",
-        "if not remembers or not path.exists():",
-        "if not path.exists():",
+        "kept = text_of(path) if remembers else None",
+        "kept = text_of(path)",
         DOORS + "test_door_start.py::test_a_reboot_forgets_the_route",
     ),
     Mutant(
