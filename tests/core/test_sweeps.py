@@ -209,7 +209,9 @@ def test_an_arm_that_yields_is_tried_again_and_the_sweep_waits_for_it(box):
     box.run(lambda: box.phase(rollout) is Phase.SKIPPED)
     assert box.state.sweeps[sweep_id].decided_wall_s is None
     box.world.foreign.clear()
-    assert decided(box, sweep_id, 2 * 86_400.0).pick == "x=one"  # after a pause, which took it into the next night
+    sleep_until(box, "2026-12-02T02:00")  # after a pause, which takes it into the next night
+    assert box.state.sweeps[sweep_id].decided_wall_s is None
+    assert decided(box, sweep_id).pick == "x=one"
 
 
 def test_an_arm_that_a_reboot_ended_is_tried_again(box):
@@ -261,7 +263,8 @@ def test_the_pick_does_not_inherit_the_time_by_which_its_arm_had_to_be_over(box)
     made = sweep(
         box, "a", "b", on_success=OnSuccess.SWITCH, window="nightly", finish_by_wall_s=night_time("2026-12-01T02:05:20")
     )
-    found = decided(box, made, 40_000)
+    sleep_until(box, "2026-12-01T02:00")
+    found = decided(box, made)
     assert found.pick == "x=b", found.why
     follow = box.state.rollouts[found.followed_by]  # proposed at 02:05 it would wait for nothing and be skipped
     assert follow.options.finish_by_wall_s is None
