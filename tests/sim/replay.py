@@ -7,11 +7,12 @@ that breaks something.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
@@ -34,11 +35,14 @@ def play(seeds: Iterable[int], steps: int = STEPS) -> tuple[int, list[str]]:
     return count, stories
 
 
-def play_many(seeds: Iterable[int], jobs: int) -> tuple[int, list[str], float]:
-    """How many were played, the stories of those that broke something, and the seconds of CPU that it took."""
+def play_many(seeds: Iterable[int], jobs: int, within_s: float = math.inf) -> tuple[int, list[str], float]:
+    """How many were played, the stories of those that broke something, and the seconds of CPU that it took.
+
+    None is begun when `within_s` are over, but for what is left of the last 250.
+    """
     played, stories, cpu_s = 0, [], 0.0
     with ProcessPoolExecutor(jobs) as pool:
-        for count, found, spent_s in pool.map(_timed, _chunks(seeds)):
+        for count, found, spent_s in pool.map(_timed, _chunks(seeds), repeat(time.monotonic() + within_s)):
             played, cpu_s = played + count, cpu_s + spent_s
             stories += found
     return played, stories, cpu_s
@@ -56,7 +60,10 @@ def first_broken(seeds: Iterable[int]) -> int:
     return 0
 
 
-def _timed(seeds: list[int]) -> tuple[int, list[str], float]:
+def _timed(seeds: list[int], until_s: float) -> tuple[int, list[str], float]:
+    """`until_s`: by the monotonic clock, which is one for all processes."""
+    if time.monotonic() > until_s:
+        return 0, [], 0.0
     begun_s = time.process_time()
     count, stories = play(seeds)
     return count, stories, time.process_time() - begun_s

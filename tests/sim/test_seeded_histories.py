@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from sim_histories import History
 
 SEEDS = 150
 CAMPAIGN = int(os.environ.get("CUTOVER_HISTORIES", "20000"))
+WITHIN_S = float(os.environ.get("CUTOVER_HISTORIES_WITHIN_S", "inf"))
 PINNED = (28, 41, 74, 262, 1183, 1303, 1355, 3001, 12470, 21894)  # each showed a fault of core or oracle once
 
 
@@ -51,8 +53,10 @@ def test_one_command_tells_a_seed_again_with_every_why():
 @pytest.mark.campaign
 @pytest.mark.timeout(12 * 3600)
 def test_many_seeded_histories_end_well():
-    """`CUTOVER_HISTORIES=1000000` plays more of them."""
-    played, stories, cpu_s = replay.play_many(range(CAMPAIGN), os.cpu_count() or 1)
-    print(f"{played} histories of 60 steps, {cpu_s / played * 1000:.1f} ms of CPU each")
+    """`CUTOVER_HISTORIES=1000000` plays more of them, `CUTOVER_HISTORIES_WITHIN_S=150` as many as that allows."""
+    begun_s = time.monotonic()
+    played, stories, cpu_s = replay.play_many(range(CAMPAIGN), os.cpu_count() or 1, WITHIN_S)
+    took_s = time.monotonic() - begun_s
+    print(f"{played} of {CAMPAIGN} histories of 60 steps in {took_s:.0f} s, {cpu_s / played * 1000:.1f} ms of CPU each")
     assert not stories, "\n\n".join(stories[:3])
-    assert played == CAMPAIGN
+    assert played == CAMPAIGN or took_s >= WITHIN_S
