@@ -27,6 +27,7 @@ log = structlog.get_logger("loop")
 TICK_S = 0.2
 _STALE_S = 30.0  # after that nobody wants any more what failed
 _OF_DISKS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+_OF_THE_BOX = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})  # open files, memory, processes
 
 
 class Loop:
@@ -39,7 +40,7 @@ class Loop:
         self.seen: Seen | None = None
         self.why = "starting"
         self._looked: tuple[State, Seen] | None = None
-        self.trouble = ""  # why nothing can be decided: the disk takes nothing; empty while it does
+        self.trouble = ""  # why nothing can be decided: the disk or the box gives nothing; empty while they do
         self.passes = 0
         self._vain: dict[tuple[str, str], Vain] = {}
         self._nudge = threading.Event()
@@ -109,7 +110,9 @@ class Loop:
         self._nudge.set()
 
     def _pass(self) -> bool:
-        """One pass. A disk that takes nothing is waited for: what could not be written down was not done.
+        """One pass. A disk that takes nothing is waited for, and so is a box that gives nothing more.
+
+        What could not be written down was not done.
 
         An effect whose outcome could not be written is decided again, as after a crash between the two.
         """
@@ -118,19 +121,22 @@ class Loop:
         except sqlite3.Error as error:
             self._trouble(f"the journal cannot be written ({error})")
         except OSError as error:
-            if error.errno not in _OF_DISKS:
+            if error.errno in _OF_DISKS:
+                self._trouble(f"the disk takes nothing ({error})")
+            elif error.errno in _OF_THE_BOX:
+                self._trouble(f"the box gives the daemon nothing more ({error})")
+            else:
                 raise
-            self._trouble(f"the disk takes nothing ({error})")
         else:
             if self.trouble:
-                log.info("the disk takes writes again")
+                log.info("a pass can be made again")
             self.trouble = ""
             return busy
         return False
 
     def _trouble(self, why: str) -> None:
         if not self.trouble:
-            log.error("nothing can be written", why=why)
+            log.error("no pass can be made", why=why)
         self.trouble = (
             f"{why}: nothing is decided until it can be, traffic is not touched; `cutover doctor` looks at it"
         )

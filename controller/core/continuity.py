@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from .desired import SWITCHED
@@ -124,8 +125,16 @@ def _begun(rollout: Rollout, state: State, seen: Seen | None, policy: Policy) ->
     elif state.nights[rollout.night].state is not NightState.OPEN:
         yield f"{rollout.id} began in {rollout.night}, which was over"
     expires_s = rollout.options.expires_wall_s
-    if expires_s is not None and seen.now.wall_s >= expires_s:
+    if expires_s is None or seen.now.wall_s < expires_s:
+        return
+    if _waited_s(rollout, state, seen) >= expires_s - rollout.created_wall_s:
         yield f"{rollout.id} began after it had expired"
+
+
+def _waited_s(rollout: Rollout, state: State, seen: Seen) -> float:
+    """Seconds in the queue by the clock of the box: one on the wall that is wrong for a moment expires nothing."""
+    queued = state.rollouts[rollout.id]
+    return seen.now.boot_s - queued.phase_since_s if queued.phase_boot_id == seen.now.boot_id else math.inf
 
 
 def _taken_over(rollout: Rollout, state: State, policy: Policy) -> Iterator[str]:

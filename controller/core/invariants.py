@@ -19,6 +19,8 @@ _ASLEEP = frozenset({AttemptState.ASLEEP})
 _BEGUN = ACTIVE - {Phase.ROLLING_BACK}
 _USERS_FOLLOW = frozenset({Phase.CUTTING_OVER, *SWITCHED, Phase.PROMOTED})
 _OPEN = frozenset({SlotState.READY})
+# One that is not started yet waits until the front door, which may have refused its route, no longer has its port.
+_NOBODY_THERE = frozenset({AttemptState.PLANNED, AttemptState.STOPPING})
 
 
 def violations(state: State, door: DoorSeen | None = None) -> list[str]:
@@ -152,7 +154,7 @@ def _served(state: State, door: DoorSeen) -> list[str]:
         attempt = by_port.get(slot.port)
         if attempt is not None and attempt.is_in_bed:
             found.append(f"the front door sends users to {attempt.id}, which sleeps")
-        elif attempt is not None and not attempt.exposed and attempt.state is not AttemptState.STOPPING:
+        elif attempt is not None and not attempt.exposed and attempt.state not in _NOBODY_THERE:
             found.append(f"the front door sends users to {attempt.id}, which was never committed")
     return found
 

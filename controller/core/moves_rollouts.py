@@ -180,9 +180,10 @@ def rollback_seat(state: State, rollout: Rollout) -> Seat | None:
 
 
 def _before(state: State, left: Seat, seat: Seat) -> Seat | None:
-    """The way back once `seat` has taken over from what keeps dying; None where there is no other release."""
-    known = (state.previous, *state.rollouts[left.rollout].before)
-    return next((s for s in known if s is not None and s.release not in {left.release, seat.release}), None)
+    """The way back once `seat` has taken over from what keeps dying; None where no other is known."""
+    known = (s for s in (state.previous, *state.rollouts[left.rollout].before) if s is not None)
+    others = (s for s in known if s.release not in {left.release, seat.release})
+    return next((s for s in others if s.rollout in state.rollouts and s.release in state.releases), None)
 
 
 def commit_rollback(state: State, action: act.CommitRollback, now: Now, why: str) -> State:

@@ -182,6 +182,8 @@ def _replace_or_break(rollout: Rollout, state: State, seen: Seen, policy: Policy
         return move(rollout, Event.BROKEN, f"instance {last.instance} ({last.id}) did not come up: {last.why}")
     if last.holds:
         return None
+    if taken := _lost_cards(state, seen, set(last.gpus)):
+        return move(rollout, Event.BROKEN, f"a port of {last.id} was taken, and it is not started again: {taken}")
     again = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, last.instance)
     return Decision(act.AddAttempts(again), f"a port of {last.id} was taken: once more on other ports")
 

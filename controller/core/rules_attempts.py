@@ -151,9 +151,16 @@ def is_drained(attempt: Attempt, state: State, seen: Seen) -> bool:
     """Nobody's stream runs through this attempt any more, as far as the front door can tell."""
     if attempt.hurry or not attempt.exposed:
         return True
-    if attempt.slot is None:  # a router that is not started yet carries nobody, and may wait for this one's successor
-        mates = state.seat_attempts(Seat(attempt.release, attempt.rollout))
-        return not any(a.role == "router" and a.state is not AttemptState.PLANNED for a in mates)
+    if attempt.slot is not None:
+        return _is_empty(attempt, seen)
+    # A router that is not started yet carries nobody, and may wait for this one's successor.
+    mates = state.seat_attempts(Seat(attempt.release, attempt.rollout))
+    routers = [a for a in mates if a.role == "router" and a.state is not AttemptState.PLANNED]
+    return all(_is_empty(router, seen) for router in routers)
+
+
+def _is_empty(attempt: Attempt, seen: Seen) -> bool:
+    """The front door leads nobody to its slot any more, and nobody is there still."""
     if not seen.door.alive:
         return False
     slot = next((s for s in seen.door.public if s.number == attempt.slot), None)

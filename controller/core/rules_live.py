@@ -171,6 +171,8 @@ def _rewire_router(state: State, seen: Seen, policy: Policy, seat: Seat) -> Deci
     if any(a.state is AttemptState.READY for a in successors):
         return Decision(act.Retire(old.id), "its engines have other ports now, and its successor is ready")
     mine = state.attempts_of(seat, old.instance)
+    if mine[-1].given_up and not ports & set(old.workers):  # it leads to nobody; what is gone is told to people
+        return Decision(act.Retire(old.id), "its engines have other ports now, and no router that knows them comes up")
     if successors or mine[-1].given_up or mine[-1].state in LEAVING:
         return None
     if ends := give_up(mine, seen, policy):

@@ -196,6 +196,18 @@ def test_a_router_without_engines_is_not_waited_for(box, release, kills):
     assert box.finish(box.propose(release("two"))) is Phase.PROMOTED
 
 
+def test_a_router_that_leads_to_nobody_and_whose_successor_is_given_up_is_told_as_gone(box, release):
+    """Found by a seeded history: it stood there in good health, users waited in the dark, and no alarm said so."""
+    policy(box, restart_budget=1)
+    box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
+    box.world.cannot_start = {"router": "its port is in use"}
+    for name in ("pair-a-1", "pair-b-2"):
+        box.world.processes[name].life = Life.EXITED
+    box.settle_for(LONG_S)
+    assert not is_served(box)
+    assert any("live keeps dying: instance router" in alarm for alarm in box.loop.alarms), box.loop.alarms
+
+
 # --- what the person is told ------------------------------------------------------------------------------------------
 
 
@@ -254,6 +266,18 @@ def test_the_last_known_good_release_takes_over(box, taken_over, warm):
     entry = next(e for e in box.journal.entries(limit=100_000) if e.action == "Propose" and e.rollout == rollout)
     assert "one@00000000 keeps dying and serves nobody" in entry.why
     assert "one@00000000 kept dying and zero@00000000 took over by itself" in box.loop.alarms[0]
+
+
+def test_a_take_over_leaves_no_way_back_to_what_is_forgotten(box, release):
+    """Found by a seeded history: `previous` was a rollout that nobody knew any more."""
+    policy(box, when_live_keeps_dying=LAST_KNOWN_GOOD, restart_budget=0)
+    for name in ("zero", "one", "two"):
+        box.finish(box.propose(release(name, gpus=1)))
+        box.settle()
+    assert "1 rollout" in box.journal.forget(1e12, box.world.now(), act.KeepOfThePast(0, 0, 1))
+    box.world.processes["two-a-3"].life = Life.EXITED
+    box.run(lambda: box.state.live.release == "one@00000000")
+    assert box.state.previous is None
 
 
 def test_when_that_one_keeps_dying_too_everything_is_held(box, taken_over, kills, tmp_path):

@@ -470,6 +470,20 @@ def test_a_router_that_is_kept_does_not_wait_for_engines_that_nobody_starts_agai
     assert not [a for a in box.state.attempts.values() if a.state is AttemptState.PLANNED]
 
 
+def test_an_engine_of_a_kept_router_that_was_to_make_room_is_gone_although_nobody_needs_its_card_any_more(box, release):
+    """Found by a seeded history: it drained for ever, because its router was there still, where no user is."""
+    box.finish(box.propose(release("pair", gpus=1, instances=2, router=True)))
+    box.finish(box.propose(release("two", gpus=1)))
+    rollout = box.propose(release("three", gpus=3))
+    box.run(lambda: any(a.state is AttemptState.RETIRING for a in box.state.attempts.values()))
+    box.ask(act.AskAbort(rollout, "tester"))
+    box.settle()
+    assert box.phase(rollout) is Phase.ABORTED
+    assert [
+        a.id for a in box.state.attempts.values() if a.state in {AttemptState.RETIRING, AttemptState.STOPPING}
+    ] == []
+
+
 def test_a_rollback_while_something_is_only_tried_says_whose_wish_ended_it(halves, release):
     halves.finish(halves.propose(release("two", gpus=2, instances=2)))
     tried = halves.propose(release("three", gpus=2, instances=2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core import actions as act
-from controller.core.records import AttemptState, Phase
+from controller.core.records import AttemptState, Closed, Phase
 from controller.core.route import Mode, SlotState
 from controller.core.seen import GateSeen, Life
 from controller.core.table import IllegalMove
@@ -140,6 +140,17 @@ def test_port_conflict_is_tried_once_more_on_other_ports(box, release):
     box.world.processes["one-a-1"].port_conflict = True
     assert box.finish(rollout) is Phase.PROMOTED
     assert box.state.attempts["one-a-2"].port != box.state.attempts["one-a-1"].port
+
+
+def test_a_port_conflict_on_a_card_that_was_cordoned_meanwhile_ends_the_rollout(box, release):
+    """Found by a seeded history: another try was decided again and again, and could not be."""
+    rollout = box.propose(release("one"))
+    box.run(lambda: "one-a-1" in box.world.processes)
+    box.ask(act.CloseCard("gpu-0", Closed("boss", "its fan", 0.0)))
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.world.processes["one-a-1"].port_conflict = True
+    assert box.finish(rollout) is Phase.FAILED
+    assert "gpu-0 is cordoned by boss: its fan" in box.state.rollouts[rollout].why
 
 
 def test_streams_in_flight_are_waited_for_then_cut_at_the_deadline(box, release):

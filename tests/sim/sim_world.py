@@ -54,6 +54,7 @@ class SimProcess(FakeProcess):
 class GateTruth:
     ends_s: float
     verdict: str
+    stopped: bool = False  # nobody wanted to know any more: it has said nothing
 
 
 @dataclass
@@ -272,7 +273,7 @@ class SimWorld(SleepyWorld):
     def _StopGate(self, action: act.StopGate, state: State) -> act.Outcome:  # noqa: N802
         truth = self.running_gates.get(action.run)
         if truth is not None and truth.ends_s > self.clock_s:
-            truth.ends_s, truth.verdict = self.clock_s, "error"
+            truth.ends_s, truth.verdict, truth.stopped = self.clock_s, "error", True
         return act.Outcome(True)
 
     def _SetRoute(self, action: act.SetRoute, state: State) -> act.Outcome:  # noqa: N802
@@ -339,7 +340,7 @@ class SimWorld(SleepyWorld):
             if step.get("observe"):
                 continue
             runs = reversed(self.asked_gates.get((rollout.id, index), ()))
-            said = next((run.verdict for run in runs if run.ends_s <= self.clock_s), "nothing")
+            said = next((run.verdict for run in runs if run.ends_s <= self.clock_s and not run.stopped), "nothing")
             if said != "pass":
                 yield f"users reach {attempt.id}, and gate {step['name']} said {said}"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import signal
 import sqlite3
 import subprocess
@@ -133,6 +135,26 @@ def test_a_loop_that_cannot_write_waits_and_goes_on(tmp_path):
     assert box.loop._pass() is True
     assert box.loop.trouble == ""
     assert len(box.world.done) == 1
+    box.journal.close()
+
+
+@pytest.mark.parametrize("lacking", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN])
+def test_a_loop_on_a_box_that_gives_nothing_more_waits_and_goes_on(tmp_path, lacking):
+    """It does not end with its users' front door unwatched because somebody else has all open files."""
+
+    class Starved(FakeWorld):
+        def observe(self, state):
+            if self.unheard:
+                raise OSError(lacking, os.strerror(lacking))
+            return super().observe(state)
+
+    box = Box(None, Starved(unheard=True, door_alive=False), Journal(tmp_path / "journal.sqlite"))
+    box.loop = Loop(box.journal, box.world, Policy())
+    assert box.loop._pass() is False
+    assert f"gives the daemon nothing more ([Errno {lacking}] {os.strerror(lacking)})" in box.loop.trouble
+    box.world.unheard = False
+    assert box.loop._pass() is True
+    assert box.loop.trouble == ""
     box.journal.close()
 
 
