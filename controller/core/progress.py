@@ -135,6 +135,12 @@ def _lost_cards(state: State, seen: Seen, needed: set[str]) -> str | None:
     return f"{closed[0]} is {state.closed[closed[0]].word}: {state.closed[closed[0]].why}" if closed else None
 
 
+def _given_to_others(state: State, gpus: tuple[str, ...]) -> str | None:
+    """Live that came back has gone onto cards that were free for a moment."""
+    held = holders(state)
+    return next((f"{held[gpu].id} is on {gpu} by now" for gpu in gpus if gpu in held), None)
+
+
 def _endless_drain(rollout: Rollout, state: State, seen: Seen, policy: Policy) -> Decision | None:
     """A swap whose policy cuts no stream is given up when streams outlive the drain: live goes on."""
     if policy.swap_drain_cuts or rollout.strategy != Strategy.SWAP:
@@ -182,7 +188,7 @@ def _replace_or_break(rollout: Rollout, state: State, seen: Seen, policy: Policy
         return move(rollout, Event.BROKEN, f"instance {last.instance} ({last.id}) did not come up: {last.why}")
     if last.holds:
         return None
-    if taken := _lost_cards(state, seen, set(last.gpus)):
+    if taken := _lost_cards(state, seen, set(last.gpus)) or _given_to_others(state, last.gpus):
         return move(rollout, Event.BROKEN, f"a port of {last.id} was taken, and it is not started again: {taken}")
     again = new_attempts(state, seen, policy, rollout.seat, rollout.gpu_map, last.instance)
     return Decision(act.AddAttempts(again), f"a port of {last.id} was taken: once more on other ports")

@@ -153,6 +153,19 @@ def test_a_port_conflict_on_a_card_that_was_cordoned_meanwhile_ends_the_rollout(
     assert "gpu-0 is cordoned by boss: its fan" in box.state.rollouts[rollout].why
 
 
+def test_a_port_conflict_on_a_card_that_live_has_by_now_ends_the_rollout(box, release):
+    """Found by a seeded history: live comes first, and the candidate was decided to start on its card for ever."""
+    box.finish(box.propose(release("one", gpus=1)))
+    rollout = box.propose(release("two", gpus=3))
+    box.run(lambda: "two-a-2" in box.world.processes)
+    box.ask(act.CloseCard("gpu-0", Closed("boss", "its fan", 0.0)))
+    box.world.processes["one-a-1"].life = Life.EXITED
+    box.world.processes["two-a-2"].life = Life.EXITED
+    box.world.processes["two-a-2"].port_conflict = True
+    assert box.finish(rollout) is Phase.FAILED
+    assert "one-a-3 is on gpu-1 by now" in box.state.rollouts[rollout].why
+
+
 def test_streams_in_flight_are_waited_for_then_cut_at_the_deadline(box, release):
     box.finish(box.propose(release("one", gpus=1)))
     box.finish(box.propose(release("two", gpus=1)))
