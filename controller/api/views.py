@@ -10,7 +10,7 @@ from ..core.cards import holders
 from ..core.dark import dark_parts, way_home
 from ..core.records import Attempt, Phase, Release, Rollout, Seat, State
 from ..core.route import HoldSeen
-from ..core.seen import Seen
+from ..core.seen import Life, Seen
 
 SCHEMA = 1
 
@@ -61,7 +61,9 @@ def attempt(record: Attempt, seen: Seen | None) -> dict[str, Any]:
         "gpus": list(record.gpus),
         "port": record.port,
         "slot": record.slot,
-        "pid": record.pid,
+        "pid": record.pid,  # of its shim
+        "shim_alive": _shim_lives(record, seen),
+        "pids": list(seen.pids.get(record.id, ())) if seen else [],
         "why": record.why,
         "start_s": _difference(record.ready_at_s, record.started_at_s),
         "wake_s": _rounded(record.naps[-1].wake_s) if record.naps else None,
@@ -79,6 +81,12 @@ def attempt(record: Attempt, seen: Seen | None) -> dict[str, Any]:
         if probe and seen
         else None,
     }
+
+
+def _shim_lives(record: Attempt, seen: Seen | None) -> bool | None:
+    """None where nobody looked: before the first look, and at what has ended."""
+    process = seen.processes.get(record.id) if seen else None
+    return None if process is None else process.life in {Life.RUNNING, Life.ENDING}
 
 
 def _difference(later: float | None, earlier: float | None) -> float | None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -393,29 +393,6 @@ def folders(parent: Path) -> list[Path]:
         return [parent]
     except OSError:
         return []
-
-
-def strays(runs: Runs, held: set[str] | None) -> Check:
-    """`held`: attempts that the daemon knows to run; None when no daemon was asked."""
-    lost = dict(runs.strays)
-    if held is not None:
-        lost |= {name: pids for name, pids in runs.running.items() if name not in held}
-    if runs.hidden and not lost:
-        return Check("strays", None, "not looked at: the run directories belong to another user")
-    if not lost:
-        return Check("strays", True, f"none; {len(runs.running)} of ours run")
-    words = "; ".join(f"{name}: pids {', '.join(map(str, pids)) or '—'}" for name, pids in lost.items())
-    return Check("strays", False, f"processes of ours without an owner: {words}", _remedy(lost, held))
-
-
-def _remedy(lost: Mapping[str, Collection[int]], held: set[str] | None) -> str:
-    """Nobody is advised to end what may serve users: an engine lives on when its shim has died."""
-    if held is None:
-        return "start the daemon: it keeps what serves users, and ends the rest"
-    nobodys = [pid for name, pids in lost.items() if name not in held for pid in pids]
-    if not nobodys:
-        return "the daemon knows them: what serves users goes on, and `cutover restart` gives it an owner again"
-    return f"the daemon ends what an attempt left behind; else end them yourself (`kill {nobodys[0]}`)"
 
 
 def _not_asked(name: str) -> Check:

@@ -74,6 +74,7 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     from ..effects.clock import Clock
     from . import checks
     from .check_service import service
+    from .check_strays import strays
     from .check_windows import windows
 
     now = Clock().now()
@@ -99,12 +100,13 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
         from .notify import check
 
         yield check(config)
-    gate_runs = {name for name in runs.running if (config.gates_dir / name).is_dir()}
-    yield checks.strays(runs, None if held is None else {*held, *gate_runs})
+    gate_runs = {name: "gate" for name in runs.running if (config.gates_dir / name).is_dir()}
+    yield strays(runs, None if held is None else gate_runs | held)
 
 
-def _ask_daemon(session: Session, config: Config) -> tuple[dict[str, Any] | None, dict[str, Any] | None, Check]:
-    """The daemon's status, its attempts that hold something by id, and how it answered."""
+def _ask_daemon(session: Session, config: Config) -> tuple[dict[str, Any] | None, dict[str, str] | None, Check]:
+    """The daemon's status, whose its attempts are that hold something, and how it answered."""
+    from .check_strays import whose
     from .checks import Check, never_started
     from .client import NoDaemonError
 
@@ -119,8 +121,11 @@ def _ask_daemon(session: Session, config: Config) -> tuple[dict[str, Any] | None
         return None, None, Check("daemon", False, str(error))
     except CutoverError as error:
         return None, None, Check("daemon", False, str(error))
-    held = {a["id"]: a for a in listed if a["state"] != "stopped"}
-    return status, held, Check("daemon", True, f"version {status['version']} answers on {client.socket}")
+    return (
+        status,
+        whose(status, listed),
+        Check("daemon", True, f"version {status['version']} answers on {client.socket}"),
+    )
 
 
 def _draw(found: list[Check]) -> None:

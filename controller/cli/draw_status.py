@@ -81,7 +81,7 @@ def attempt_line(attempt: Document) -> Text:
     from rich.text import Text
 
     cards = ", ".join(attempt["gpus"]) or "no card"
-    text = Text(f"{attempt['id']}  {attempt['state']}  {cards}  :{attempt['port']}  pid {attempt['pid'] or '—'}")
+    text = Text(f"{attempt['id']}  {attempt['state']}  {cards}  :{attempt['port']}  {_processes(attempt)}")
     probe = attempt["probe"]
     if probe is None:
         return text
@@ -89,6 +89,18 @@ def attempt_line(attempt: Document) -> Text:
         first = f", first token {span(probe['ttft_s'])}" if probe["ttft_s"] is not None else ""
         return text.append(f"  generates{first}, {span(probe['age_s'])} ago", "green")
     return text.append(f"  {probe['layer']}: {probe['sentence']}", "red")
+
+
+def _processes(attempt: Document) -> str:
+    """Whose pid it is: an engine's processes are its shim's, and live on when that dies."""
+    pids = attempt.get("pids") or []
+    if attempt.get("shim_alive") is False and pids:
+        more = f" and {len(pids) - _PIDS} more" if len(pids) > _PIDS else ""
+        return f"shim dead, pids {', '.join(map(str, pids[:_PIDS]))}{more} live"
+    return f"shim {attempt['pid'] or '—'}"
+
+
+_PIDS = 4
 
 
 def _rollout(rollout: Document | None) -> Text:

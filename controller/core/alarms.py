@@ -14,6 +14,14 @@ from .verify import is_overruled
 
 STOP_SLACK_S = 30.0
 LAST_WORDS = 200  # characters of an engine's last line
+LIVE, PREVIOUS, CANDIDATE, LEAVING = "live", "previous", "candidate", "leaving"
+HEALS = {
+    LIVE: "`cutover restart` heals that",
+    PREVIOUS: "a way back it is all the same; `cutover restart` heals it once it is live again",
+    CANDIDATE: "once it is live, `cutover restart` heals that; `cutover abort` ends it",
+    LEAVING: "the daemon ends it as soon as nobody is on it any more",
+}
+"""What becomes of an engine whose shim is dead, by whose it is. Nobody has to end one: it may serve users."""
 
 
 def alarms(state: State, seen: Seen, policy: Policy) -> list[str]:
@@ -26,7 +34,7 @@ def alarms(state: State, seen: Seen, policy: Policy) -> list[str]:
         *_slow_stops(state, seen),
     ]
     found += [
-        f"the shim of {name} is dead, its engine lives on and its end will not be known: `cutover restart` heals that"
+        f"the shim of {name} is dead, its engine lives on and its end will not be known: {HEALS[_role(state, name)]}"
         for name, process in seen.processes.items()
         if process.life is Life.STRAYS and state.attempts[name].state is AttemptState.READY
     ]
@@ -40,6 +48,13 @@ def alarms(state: State, seen: Seen, policy: Policy) -> list[str]:
     if not seen.door.alive:
         found.append(f"the front door does not answer: {seen.door.why or 'not started'}")
     return found + _door_refuses(state, seen, policy)
+
+
+def _role(state: State, name: str) -> str:
+    for role, seat in ((LIVE, state.live), (PREVIOUS, state.previous)):
+        if seat is not None and any(a.id == name for a in state.seat_attempts(seat)):
+            return role
+    return CANDIDATE
 
 
 def _door_refuses(state: State, seen: Seen, policy: Policy) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from structlog.testing import capture_logs
 
 from controller.api import views, views_queue, views_sweeps
 from controller.cli.draw_rollout import draw_rollout
+from controller.cli.draw_status import attempt_line
 from controller.cli.draw_sweep import draw_sweep
 from controller.cli.outcome import sentence_of
 from controller.cli.terminal import plain_text
@@ -21,6 +23,7 @@ from controller.core import actions as act
 from controller.core.night_records import Arm, OnSuccess, Sweep
 from controller.core.policy import Policy
 from controller.core.records import Options
+from controller.core.seen import Life
 from controller.core.window import Schedule
 from controller.loop import Loop
 from controller.store.journal import Journal
@@ -129,3 +132,15 @@ def test_a_sweep_of_which_nothing_is_known_has_no_verdict(box, window, waits):
         assert told()["why"] == "no arm is over yet: 1 of 3 runs"
         box.finish("r0002")
         assert told()["why"].startswith("so far, with 2 of 3 arms to come: ")
+
+
+def test_status_says_whose_pid_it_shows_and_what_lives_when_that_is_dead(box):
+    (live,) = box.state.seat_attempts(box.state.live)
+    shown = views.attempt(live, box.world.observe(box.state))
+    assert (shown["shim_alive"], shown["pids"]) == (True, [live.pid])
+    assert f"shim {live.pid}" in attempt_line(shown).plain
+    box.world.processes[live.id].life = Life.STRAYS
+    seen = replace(box.world.observe(box.state), pids={live.id: (71, 72)})
+    shown = views.attempt(live, seen)
+    assert (shown["shim_alive"], shown["pids"]) == (False, [71, 72])
+    assert "shim dead, pids 71, 72 live" in attempt_line(shown).plain

@@ -10,8 +10,10 @@ import sys
 
 import pytest
 
-from controller.cli.checks import Runs, strays
+from controller.cli.check_strays import strays, whose
+from controller.cli.checks import Runs
 from controller.cli.client import Client, NoDaemonError
+from controller.core.alarms import CANDIDATE, LEAVING, LIVE, PREVIOUS
 from launch import attempts, release, topology
 from launch.ports import first_in_use, outgoing_ports
 
@@ -345,15 +347,43 @@ def test_who_looks_hears_soon_of_a_daemon_that_hangs(tmp_path):
             Client(tmp_path / "s", "here", look_timeout_s=0.05).get("/v1/status")
 
 
+def runs(**strays):
+    named = {name.replace("_", "-"): pids for name, pids in strays.items()}
+    return Runs(running={}, strays=named, ports=frozenset(), cards=frozenset(), hidden=False)
+
+
 @pytest.mark.parametrize(
-    ("held", "remedy"),
+    ("role", "remedy"),
     [
-        (None, "start the daemon: it keeps what serves users, and ends the rest"),
-        ({"n-a-1"}, "the daemon knows them: what serves users goes on, and `cutover restart` gives it an owner again"),
-        ({"n-b-2"}, "the daemon ends what an attempt left behind; else end them yourself (`kill 7`)"),
+        (LIVE, "`cutover restart` heals that"),
+        (PREVIOUS, "a way back it is all the same"),
+        (CANDIDATE, "once it is live, `cutover restart`"),
+        (LEAVING, "the daemon ends it"),
     ],
 )
-def test_doctor_never_says_to_end_what_may_serve_users(held, remedy):
-    """An engine lives on when its shim has died."""
-    found = strays(Runs(running={}, strays={"n-a-1": (7, 8)}, ports=frozenset(), cards=frozenset(), hidden=False), held)
-    assert (found.ok, found.remedy) == (False, remedy)
+def test_an_engine_whose_shim_died_has_an_owner_and_nobody_is_told_to_end_it(role, remedy):
+    found = strays(runs(n_a_1=(7, 8)), {"n-a-1": role})
+    assert (found.ok, found.sentence) == (False, f"the shim of n-a-1 ({role}) is dead, its pids 7, 8 live on")
+    assert remedy in found.remedy
+    assert "kill" not in found.remedy
+
+
+def test_what_no_journal_knows_is_told_beside_it_with_its_own_pid():
+    found = strays(runs(n_a_1=(7,), n_b_2=(9,)), {"n-a-1": LIVE})
+    assert "without an owner: n-b-2: pids 9; the shim of n-a-1 (live) is dead, its pids 7 live on" in found.sentence
+    assert "(`kill 9`)" in found.remedy
+    assert "kill 7" not in found.remedy
+
+
+def test_without_a_daemon_nobody_knows_whose_they_are():
+    found = strays(runs(n_a_1=(7, 8)), None)
+    assert found.sentence == "processes of ours whose shim is dead: n-a-1: pids 7, 8"
+    assert found.remedy == "start the daemon: it keeps what serves users, and ends the rest"
+
+
+def test_whose_an_attempt_is():
+    seat = {"attempts": [{"id": "n-a-1"}]}
+    status = {"live": seat, "previous": None}
+    listed = [("n-a-1", "ready"), ("n-a-2", "starting"), ("n-a-3", "retiring"), ("n-a-4", "stopped")]
+    held = whose(status, [{"id": name, "state": state} for name, state in listed])
+    assert held == {"n-a-1": LIVE, "n-a-2": CANDIDATE, "n-a-3": LEAVING}

@@ -198,6 +198,18 @@ def test_an_engine_whose_shim_was_killed_serves_on_and_somebody_is_told(box, rel
     assert box.state.attempts["one-a-1"].state is AttemptState.STOPPED
 
 
+def test_what_heals_an_engine_without_a_shim_depends_on_whose_it_is(box, release):
+    """`cutover restart` starts live anew: for the release before, or a candidate, it would do nothing."""
+    box.finish(box.propose(release("one", gpus=2)))
+    box.finish(box.propose(release("two", gpus=2)))
+    for name in ("one-a-1", "two-a-2"):
+        box.world.processes[name].life = Life.STRAYS
+    box.settle()
+    told = {alarm.split()[3]: alarm for alarm in box.loop.alarms if alarm.startswith("the shim of")}
+    assert told["two-a-2"].endswith("not be known: `cutover restart` heals that")
+    assert "a way back it is all the same" in told["one-a-1"]
+
+
 def test_a_new_daemon_asks_an_engine_without_a_shim_before_it_judges_it(box, release):
     """Users are on it: to send it away because nobody has asked it yet would cut their streams."""
     box.finish(box.propose(release("one")))
