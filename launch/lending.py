@@ -6,6 +6,7 @@ second and answers in ``cards.json`` (docs/processes.md).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -29,6 +30,23 @@ def reclaim(run_dir: Path) -> None:
     """Return when the cards are this attempt's own again. Raises `LaunchError` when somebody else has one."""
     (run_dir / "lend").unlink(missing_ok=True)
     _await(run_dir, lent=False)
+
+
+def note(run_dir: Path) -> None:
+    """That it sleeps, where no card of its has a lock: for whoever has lost the journal. As good as the disk is."""
+    with contextlib.suppress(OSError):
+        (run_dir / "lend").touch()
+
+
+def strike(run_dir: Path) -> None:
+    """The note: it is woken."""
+    with contextlib.suppress(OSError):
+        (run_dir / "lend").unlink(missing_ok=True)
+
+
+def is_noted(run_dir: Path) -> bool:
+    """Whether it sleeps by what was written down when it fell asleep."""
+    return (run_dir / "lend").exists()
 
 
 def _await(run_dir: Path, *, lent: bool) -> None:

@@ -42,7 +42,7 @@ def seat(state: State, place: Seat | None, seen: Seen | None) -> dict[str, Any] 
         "release": place.release,
         "serves": list(state.releases[place.release].serves),
         "rollout": place.rollout,
-        "since": place.since_wall_s,
+        "since": place.since_wall_s or None,  # of before a rebuild nobody knows
         "running": bool(attempts),
         "asleep": any(a.is_in_bed for a in attempts),
         "attempts": [attempt(a, seen) for a in attempts],

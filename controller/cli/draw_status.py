@@ -69,11 +69,15 @@ def _seat(seat: Document | None, *, is_live: bool) -> Text:
         (seat["release"], "bold green" if is_live else ""),
         (warm, "yellow" if seat["running"] else "dim"),
         f"  serves {', '.join(seat['serves'])}",
-        f"  since {clock(seat['since'])} ({since(seat['since'])}), {seat['rollout']}",
+        f"  {_since(seat)}, {seat['rollout']}",
     )
     for attempt in seat["attempts"]:
         text.append("\n").append_text(attempt_line(attempt))
     return text
+
+
+def _since(seat: Document) -> str:
+    return f"since {clock(seat['since'])} ({since(seat['since'])})" if seat["since"] else "since when is not known"
 
 
 def attempt_line(attempt: Document) -> Text:

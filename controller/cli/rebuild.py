@@ -6,7 +6,7 @@ import contextlib
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from ..effects.clock import Clock
 from ..effects.frontdoor.committed import committed_route
 from ..effects.frontdoor.door import DoorSettings, FrontDoor
 from ..effects.processes import OWNER
+from ..effects.sleeper import sleeps
 from ..errors import RefusedError
 from ..store.condition import Kind, look
 from ..store.copies import remake
@@ -115,9 +116,11 @@ def _found(config: Config, route: Route, strangers: list[str]) -> Iterator[Found
 def _agreeing(found: Iterable[Found], strangers: list[str]) -> tuple[Found, ...]:
     """Without those that claim a port, or a place at the front door, of another: users' own first, then the newest.
 
-    A run directory may be a copy, or its record an old one. Whoever is left out is left alone and named.
+    A run directory may be a copy, or its record an old one. Whoever is left out is left alone and named. Whoever has
+    only its cards in common with another is its own start: it counts as a sleeper, which the next daemon stops.
     """
     taken: dict[tuple[str, int], str] = {}
+    cards: set[str] = set()
     agreeing = []
     for one in sorted(found, key=lambda f: (f.serves, f.drains, f.running, f.start_ticks), reverse=True):
         claims = [(what, number) for what, number in (("port", one.port), ("slot", one.slot)) if number]
@@ -125,9 +128,11 @@ def _agreeing(found: Iterable[Found], strangers: list[str]) -> tuple[Found, ...]
             f"the {what} {number} of {taken[what, number]}" for what, number in claims if (what, number) in taken
         ]:
             strangers.append(f"{one.id}: it claims {' and '.join(rivals)}")
-        else:
-            taken.update(dict.fromkeys(claims, one.id))
-            agreeing.append(one)
+            continue
+        taken.update(dict.fromkeys(claims, one.id))
+        agreeing.append(replace(one, sleeps=one.sleeps or not cards.isdisjoint(one.gpus)))
+        if not one.sleeps:
+            cards.update(one.gpus)
     return tuple(agreeing)
 
 
@@ -143,12 +148,15 @@ def _read(config: Config, folder: Path, route: Route, *, lives: bool) -> Found:
     release = record_of(catalogue.find(release_id))
     release.instance(instance)  # or it is somebody else's record
     slot, slot_state = route.get(folder.name, (owner.get("slot"), SlotState.MAINT))
+    serves, port = slot_state is SlotState.READY, _port(facts)
+    pids = launched.observe(folder).pids
+    asleep = lives and not serves and sleeps(config.releases_dir, release_id, instance, folder, port, pids)
     return Found(
         id=folder.name,
         release=release,
         instance=instance,
         rollout=str(owner.get("rollout", UNKNOWN)),
-        port=_port(facts),
+        port=port,
         pid=started.identity.pid,
         start_ticks=started.identity.start_ticks,
         boot_id=started.identity.boot_id,
@@ -157,9 +165,9 @@ def _read(config: Config, folder: Path, route: Route, *, lives: bool) -> Found:
         workers=tuple(int(url.rpartition(":")[2]) for url in facts.get("CUTOVER_WORKERS", "").split()),
         memory_before_mib=owner.get("memory_before_mib", {}),
         running=lives,
-        serves=slot_state is SlotState.READY,
+        serves=serves,
         drains=slot_state is SlotState.DRAIN,
-        sleeps=(folder / "lend").exists(),
+        sleeps=asleep,
     )
 
 
@@ -232,7 +240,7 @@ def words(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"a new journal: live is {told['live'] or 'nothing'}, previous is {told['previous'] or 'nothing'}{kept}"
     if told["stopped_by_the_next_daemon"]:
         names = ", ".join(told["stopped_by_the_next_daemon"])
-        yield f"the next daemon stops {names}: neither live nor previous, and nobody knows any more what for"
+        yield f"the next daemon stops {names}: asleep, on cards of another, or neither live nor previous"
     for sentence in told["unknown"]:
         yield f"left alone, and known to nobody: {sentence}"
     yield "lost with the old one: history, cordons (`cutover cordon` again), a freeze, waiting rollouts"

@@ -51,11 +51,26 @@ def still(status: Document) -> str:
     rollout, queue, freeze = status["rollout"], status["queue"], status["freeze"]
     if rollout is not None:
         how = "".join(part for part, _ in footer_parts(rollout, 0.0)[1:])
-        return f"{clock(time.time())}  {rollout['id']:<6} still {how}"
+        return f"{clock(time.time())}  {rollout['id']:<6} still {how}{_way_back(status)}"
     if not queue:
         return ""
     why = f"{freeze['by']} has frozen the box ({freeze['why']})" if freeze is not None else status["now"]
     return f"{clock(time.time())}  {queue[0]['id']:<6} still queued: {why}"
+
+
+def _way_back(status: Document) -> str:
+    """What a rollback asks of its target before users go there; empty where it loads, or is not the release before."""
+    rollout, target = status["rollout"], status.get("previous")
+    if rollout["phase"] != "rolling_back" or target is None:
+        return ""
+    for attempt in target["attempts"]:
+        probe = attempt["probe"]
+        if attempt["state"] == "ready" and not (probe and probe["ok"]):
+            heard = f"{probe['layer']}: {probe['sentence']}" if probe else "nothing heard yet"
+            return f" · {attempt['id']} has to generate first ({heard})"
+        if attempt["state"] != "ready":
+            return f" · {attempt['id']} is {attempt['state'].replace('_', ' ')}"
+    return ""
 
 
 class Lines:

@@ -34,7 +34,7 @@ class Found:
     running: bool = True
     serves: bool = False  # users' new requests go to it
     drains: bool = False  # users' streams run on it
-    sleeps: bool = False  # its cards may be others' by now
+    sleeps: bool = False  # or its cards are others' by now
 
     @property
     def seat(self) -> Seat:
@@ -123,7 +123,7 @@ def _attempt(found: Found, now: Now) -> Attempt:
         exposed=found.serves or found.drains,
         hurry=resting,
         retired_at_s=now.boot_s if resting else None,
-        why="it sleeps, and its record is lost" if resting else f"found by `{BY}`",
+        why="it sleeps, or its cards are another's, and its record is lost" if resting else f"found by `{BY}`",
         memory_before_mib=found.memory_before_mib,
         lent=resting,
     )

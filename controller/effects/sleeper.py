@@ -33,6 +33,7 @@ SLEEP, WAKE = "sleep", "wake"
 HOST_RESERVE_BYTES = 4 << 30  # for everybody else, the next engine's start among them
 _GIB = 1 << 30
 _ASK_TIMEOUT_S = 5.0
+_LOOK_TIMEOUT_S = 1.0
 _SHOWN = 200
 
 
@@ -109,14 +110,11 @@ class Sleeper:
 
     def _do(self, attempt: Attempt, how: Sleeping, wanted: str, *, again: bool) -> None:
         locked = any(is_real(gpu) for gpu in attempt.gpus)
-        if wanted == WAKE and locked:
-            lending.reclaim(self._run_dir(attempt.id))
-        self._refuse_stranger(attempt)
-        # Proxies and certificates are for the world outside, and reading the latter takes longer than the asking.
-        address = f"http://{HOST}:{attempt.port}"
-        key = read_key(self._run_dir(attempt.id))
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        with httpx.Client(base_url=address, headers=headers, trust_env=False, verify=False) as engine:  # noqa: S501 - plain HTTP
+        run_dir = self._run_dir(attempt.id)
+        if wanted == WAKE:
+            lending.reclaim(run_dir) if locked else lending.strike(run_dir)
+        _refuse_stranger(attempt.port, self._pids_of(attempt.id))
+        with _engine(run_dir, attempt.port) as engine:
             asleep = _is_asleep(engine, how)
             if asleep is None and again:
                 raise SleepError("it was asked before, and its engine cannot tell what came of it")
@@ -126,13 +124,8 @@ class Sleeper:
             if _is_asleep(engine, how) is (wanted != SLEEP):
                 path = how.is_asleep[0] if how.is_asleep else ""
                 raise SleepError(f"its engine took the wish to {wanted}, and {path} says that it did not")
-        if wanted == SLEEP and locked:
-            lending.lend(self._run_dir(attempt.id))
-
-    def _refuse_stranger(self, attempt: Attempt) -> None:
-        listening = set(listening_pids(attempt.port))
-        if listening and not listening & set(self._pids_of(attempt.id)):
-            raise SleepError(f"port {attempt.port} is held by pid {min(listening)}, which is none of its own")
+        if wanted == SLEEP:
+            lending.lend(run_dir) if locked else lending.note(run_dir)
 
     def _call(self, engine: httpx.Client, call: Call) -> None:
         body: dict[str, Any] = {} if call.body is None else {"json": dict(call.body)}
@@ -144,15 +137,47 @@ class Sleeper:
             raise SleepError(f"{call.path} answered {answer.status_code} {answer.text[:_SHOWN]}".rstrip())
 
 
-def _is_asleep(engine: httpx.Client, how: Sleeping) -> bool | None:
+def sleeps(releases: Path, release: str, instance: str, run_dir: Path, port: int, pids: Collection[int]) -> bool:
+    """Whether an instance sleeps, for whoever has no journal: its cards may be others'. One short question at most.
+
+    What was noted when it fell asleep, else what the engine says of itself; one that says nothing is taken for awake.
+    """
+    if lending.is_noted(run_dir):
+        return True
+    try:
+        how = sleeping(load_release(releases, release).topology, instance)
+        if how is None:
+            return False
+        _refuse_stranger(port, pids)
+        with _engine(run_dir, port) as engine:
+            return _is_asleep(engine, how, _LOOK_TIMEOUT_S) is True
+    except (SleepError, LaunchError, OSError, httpx.HTTPError):
+        return False
+
+
+def _engine(run_dir: Path, port: int) -> httpx.Client:
+    # Proxies and certificates are for the world outside, and reading the latter takes longer than the asking.
+    key = read_key(run_dir)
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    address = f"http://{HOST}:{port}"
+    return httpx.Client(base_url=address, headers=headers, trust_env=False, verify=False)  # noqa: S501 - plain HTTP
+
+
+def _refuse_stranger(port: int, pids: Collection[int]) -> None:
+    listening = set(listening_pids(port))
+    if listening and not listening & set(pids):
+        raise SleepError(f"port {port} is held by pid {min(listening)}, which is none of its own")
+
+
+def _is_asleep(engine: httpx.Client, how: Sleeping, timeout_s: float = _ASK_TIMEOUT_S) -> bool | None:
     """What the engine says of itself; None where it cannot be asked. Raises `SleepError` for nonsense."""
     if how.is_asleep is None:
         return None
     path, key = how.is_asleep
     try:
-        answer = engine.get(path, timeout=_ASK_TIMEOUT_S)
+        answer = engine.get(path, timeout=timeout_s)
     except httpx.TimeoutException:
-        raise SleepError(f"{path} was not answered within {_ASK_TIMEOUT_S:.0f} s") from None
+        raise SleepError(f"{path} was not answered within {timeout_s:.0f} s") from None
     try:
         said = answer.raise_for_status().json()[key]
     except (httpx.HTTPStatusError, ValueError, KeyError, TypeError):

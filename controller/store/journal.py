@@ -23,7 +23,7 @@ from ..core.forgetting import KEEP, to_forget, words
 from ..core.frozen import replace
 from ..core.moves import conclude, intend
 from ..core.night_records import Night, Sweep
-from ..core.records import Attempt, Now, Release, Rollout, State
+from ..core.records import Attempt, Now, Phase, Release, Rollout, Seat, State
 from ..crashpoints import crash_point
 from ..errors import RefusedError
 from .ballast import Ballast
@@ -80,13 +80,20 @@ def subject_of(action: act.Action) -> str:
 
 
 def rollout_of(action: act.Action, state: State) -> str:
-    """In whose story a line stands: who makes room drains, sleeps and is woken in that of the one who needs it."""
+    """In whose story a line stands: who makes room drains, sleeps and is woken in that of the one who needs it.
+
+    What is done to the release that a way back leads to stands in that of the way back, which waits for it.
+    """
     for name in ("rollout", "gives_way_to", "for_rollout"):
         if isinstance(value := getattr(action, name, None), str) and value:
             return value
     attempt = state.attempts.get(getattr(action, "attempt", ""))
     if attempt is None:
         return ""
+    active = state.active
+    seat = Seat(attempt.release, attempt.rollout)
+    if active is not None and active.phase is Phase.ROLLING_BACK and active.target == seat:
+        return active.id
     return attempt.rollout if attempt.is_staying else attempt.gave_way_to or attempt.rollout
 
 

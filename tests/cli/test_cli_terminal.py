@@ -13,7 +13,7 @@ from controller.cli.draw_rollout import draw_history
 from controller.cli.draw_status import draw_status, hold_line
 from controller.cli.follow import tell_end
 from controller.cli.outcome import exit_code_of, sentence_of
-from controller.cli.reporters import Lines
+from controller.cli.reporters import Lines, still
 from controller.cli.terminal import clean, cleaned, span
 from controller.core.records import TERMINAL
 from controller.errors import ExitCode
@@ -151,6 +151,19 @@ def test_a_cordoned_card_shows_who_serves_on_it_too():
     shown = "\n".join(line for line in drawn(draw_status(status)[1], 80))
     assert "one-a-1 live" in shown
     assert "cordoned by boss" in shown
+
+
+def test_a_way_back_that_asks_its_target_says_so():
+    """A minute of probes of a release that is sick looked like a rollback that hangs."""
+    sick = {"ok": False, "layer": "timeout", "sentence": "no token within 5 s"}
+    target = {"id": "one-a-1", "state": "ready", "probe": sick}
+    rollout = {"id": "r3", "release": "two@1", "phase": "rolling_back", "phase_s": 20.0, "gate": None, "attempts": []}
+    status = {"rollout": rollout, "queue": [], "freeze": None, "now": "", "previous": {"attempts": [target]}}
+    assert still(status).endswith("rolling back 20 s · one-a-1 has to generate first (timeout: no token within 5 s)")
+    target["state"] = "waking"
+    assert still(status).endswith(" · one-a-1 is waking")
+    target |= {"state": "ready", "probe": {"ok": True}}
+    assert still(status).endswith("still rolling back 20 s")
 
 
 def test_who_waits_at_the_front_door_and_who_waited_is_one_line():

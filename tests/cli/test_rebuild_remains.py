@@ -8,7 +8,9 @@ import pytest
 from fake_world import make_release
 
 from controller.cli.rebuild import _agreeing, _owner, _port
-from controller.core.rebuilt import Found
+from controller.core.invariants import violations
+from controller.core.rebuilt import Found, rebuild
+from controller.core.records import AttemptState, Now
 
 OWNED = {"rollout": "r0001", "release": "n@1", "instance": "a", "gpus": ["gpu-0"], "slot": 3, "memory_before_mib": {}}
 
@@ -27,6 +29,26 @@ def test_of_two_that_claim_one_place_users_own_stays():
         "n-a-2: it claims the slot 3 of n-a-1",
         "n-a-9: it claims the port 18000 of n-a-1 and the slot 3 of n-a-1",
     ]
+
+
+def test_of_two_on_one_card_users_own_has_it_and_the_other_is_stopped():
+    """Whatever the reason: a sleeper that nobody could ask, a card that was declared twice."""
+    strangers: list[str] = []
+    live = found("n-a-2", 18_010, 2, serves=True, gpus=("gpu-2", "gpu-3"))
+    other = found("n-a-1", 18_000, 1, gpus=("gpu-3",))
+    agreed = _agreeing([other, live], strangers)
+    assert {f.id: f.sleeps for f in agreed} == {"n-a-2": False, "n-a-1": True}
+    assert strangers == [], "who is stopped is known"
+    state = rebuild(agreed, Now("boot-1", 100.0, 1e9), 0, 0)
+    assert (violations(state), state.previous) == ([], None)
+    assert state.attempts["n-a-1"].state is AttemptState.RETIRING
+
+
+def test_a_sleeper_has_no_card_that_anybody_could_want():
+    asleep = found("n-a-1", 18_000, 1, gpus=("gpu-3",), sleeps=True)
+    strangers: list[str] = []
+    assert len(_agreeing([asleep, found("n-a-2", 18_010, 2, gpus=("gpu-3",))], strangers)) == 2
+    assert strangers == []
 
 
 @pytest.mark.parametrize(

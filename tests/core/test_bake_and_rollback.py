@@ -30,6 +30,17 @@ def test_degrading_candidate_is_rolled_back_onto_the_warm_release(box, release):
     assert box.state.attempts["one-a-1"].pid == 101  # the very same process
 
 
+def test_that_the_release_to_return_to_is_sick_is_told_with_the_way_back(box, release):
+    """Whoever waits for it would see a minute of nothing else."""
+    box.finish(box.propose(release("one", gpus=2)))
+    box.finish(box.propose(release("two", gpus=2)))
+    box.world.processes["one-a-1"].silent = True
+    back = box.rollback()
+    assert box.finish(back) is Phase.ROLLED_BACK
+    told = [entry.why for entry in box.journal.entries(rollout=back)]
+    assert "the release to return to is sick: start it again" in told
+
+
 @pytest.mark.parametrize(("lost", "known"), [(1, (0.1, 0.2)), (2, (0.1, 0.2)), (3, (0.0, 0.0))])
 def test_what_live_showed_is_known_although_a_probe_was_lost_and_not_when_it_is_down(box, release, lost, known):
     """Without it, one three times as slow would do; with it, what mends a dead live had to be as good as that was."""

@@ -13,7 +13,7 @@ import pytest
 
 from controller.catalogue import Catalogue
 from controller.core.records import Attempt
-from controller.effects.sleeper import Sleeper
+from controller.effects.sleeper import Sleeper, sleeps
 from launch.engines.emulator.testing import emulator
 from launch.topology import parse
 
@@ -97,6 +97,39 @@ def test_who_sleeps_already_is_not_asked_twice(asked, engine):
     engine.says = {"/is_sleeping": [ASLEEP], "/wake_up": [(200, "")]}
     assert asked(engine.server_port, "sleep", again=True)[1].ok
     assert not any("/sleep" in line for line in engine.heard)
+
+
+@pytest.mark.parametrize(
+    ("says", "answer"),
+    [
+        ({"/is_sleeping": [ASLEEP]}, True),
+        ({"/is_sleeping": [AWAKE]}, False),
+        ({"/is_sleeping": [(200, "<html>")]}, False),
+        ({}, False),
+    ],
+)
+def test_whoever_has_lost_the_journal_asks_the_engine(asked, engine, tmp_path, says, answer):
+    """Declared cards have no lock that could tell."""
+    engine.says = {"/is_sleeping": [AWAKE, ASLEEP], "/sleep": [(200, "")]}
+    release, _ = asked(engine.server_port, "sleep")
+    engine.says, engine.heard[:] = says, []
+    run_dir = tmp_path / "n-a-1"  # not there: nothing could be noted
+
+    def look(pids=ME):
+        return sleeps(tmp_path / "releases", release.id, "a", run_dir, engine.server_port, pids)
+
+    assert look() is answer
+    assert look(pids=()) is False, "a stranger is not asked"
+
+
+def test_an_engine_that_cannot_be_asked_has_it_noted_until_it_is_woken(asked, engine, tmp_path):
+    engine.says = {path: [(200, "null")] for path in ("/release_memory_occupation", "/resume_memory_occupation")}
+    run_dir = tmp_path / "n-a-1"
+    run_dir.mkdir()
+    release, _ = asked(engine.server_port, "sleep", dialect="sglang")
+    assert sleeps(tmp_path / "releases", release.id, "a", run_dir, engine.server_port, ME)
+    asked(engine.server_port, "wake", dialect="sglang")
+    assert not sleeps(tmp_path / "releases", release.id, "a", run_dir, engine.server_port, ME)
 
 
 def test_who_was_only_half_asked_is_asked_again(asked, engine):
