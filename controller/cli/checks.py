@@ -190,23 +190,39 @@ def instance_ports(config: Config, taken: frozenset[int]) -> Check:
     others = [first for first in starts if first not in taken and not is_bindable(range(first, first + block))]
     free = len(starts) - len(taken & set(starts)) - len(others)
     text = f"{config.instance_ports}: {free} of {len(starts)} blocks of {block} are free"
-    own = {
-        Address.parse(address, key).port for key, address in (("public", config.public), ("preview", config.preview))
-    }
-    if own & set(range(policy.port_first, policy.port_last + 1)):
-        return Check("instance ports", False, f"{text}, and a public address lies among them", _OTHER_RANGE)
+    among = [f"`{key}` ({address})" for key, address in _own_addresses(config) if _port(address) in _range(config)]
+    if among:
+        remedy = "give it a port outside of that range, or move the range (`instance_ports`)"
+        return Check("instance ports", False, f"{text}, and the own {' and '.join(among)} lies among them", remedy)
     if not free:
         return Check("instance ports", False, text, _OTHER_RANGE)
     if others:
         text += f"; in use or just left: {', '.join(str(first) for first in others[:4])}"
     outgoing, reserved = outgoing_ports()
-    if (set(range(policy.port_first, policy.port_last + 1)) & set(outgoing)) - reserved:
+    if (set(_range(config)) & set(outgoing)) - reserved:
         text += (
             f"; the kernel gives ports of {outgoing.start}-{outgoing.stop - 1} to outgoing connections "
             "(ip_local_port_range), so that one may be in use when an instance wants it"
         )
         return Check("instance ports", None, text, _NOT_THE_KERNELS)
     return Check("instance ports", True, text)
+
+
+def _own_addresses(config: Config) -> Iterator[tuple[str, str]]:
+    yield "public", config.public
+    yield "preview", config.preview
+    if config.own_way_in == config.inner:
+        yield "inner", config.inner
+    if config.api is not None:
+        yield "api", config.api
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def _range(config: Config) -> range:
+    return range(config.policy.port_first, config.policy.port_last + 1)
 
 
 _NOT_THE_KERNELS = (

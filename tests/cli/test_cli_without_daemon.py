@@ -7,16 +7,20 @@ import signal
 import socket
 import sqlite3
 import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 
 from controller.cli.check_strays import strays, whose
-from controller.cli.checks import Runs
+from controller.cli.checks import Runs, instance_ports
 from controller.cli.client import Client, NoDaemonError
+from controller.config import parse_config
 from controller.core.alarms import CANDIDATE, LEAVING, LIVE, PREVIOUS
 from launch import attempts, release, topology
 from launch.ports import first_in_use, outgoing_ports
 
+ROOT = Path(__file__).parents[2]
 EMULATED = "name: {name}\nserves: [emu]\nengine: emulator\nflags: [--itl-ms, {itl}]\ninstances: {{a: {{gpus: 1}}}}\n"
 
 
@@ -309,7 +313,18 @@ def test_doctor_finds_what_is_wrong(cutover, config_file, tmp_path):
     assert checks["journal"]["ok"] is False
     assert "/no/haproxy is not there" in checks["HAProxy"]["sentence"]
     assert f"process {os.getpid()}" in checks["public address"]["sentence"]
-    assert "lies among them" in checks["instance ports"]["sentence"]
+    assert f"the own `public` (127.0.0.1:{port}) lies among them" in checks["instance ports"]["sentence"]
+    assert "nobody else" not in checks["instance ports"]["remedy"], "nobody else is the trouble"
+
+
+def test_no_configuration_of_the_docs_puts_an_own_address_among_the_instances():
+    """The first look at the box to try it on was red."""
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    block = text.partition("state_dir: /tmp/cutover-try\n")[2].partition("\n\n")[0]
+    defaults = {"state_dir": "/tmp/cutover-try", "socket": "/tmp/s"}
+    for written in (textwrap.dedent("    " + block.lstrip()), "bake: {seconds: 900}"):
+        found = instance_ports(parse_config(written, "docs", defaults), frozenset())
+        assert "lies among them" not in found.sentence
 
 
 def test_doctor_tells_a_bad_configuration(cutover, config_file):
