@@ -188,7 +188,7 @@ class Daemon:
             self._choose_key,
         )
         self.inventory = open_inventory(config.gpus, in_a_hurry=True)
-        self.gates = GateRunner(config.gates_dir, manager=attempt_units)
+        self.gates = GateRunner(config.gates_dir, manager=attempt_units, disk_is_full=lambda: self.ballast.is_needed)
         self.prober = Prober(config.own_way_in, config.preview, self._pids_of, self._nudge, key_of=self._key_of)
         self.world = RealWorld(
             config,
@@ -249,7 +249,7 @@ class Daemon:
         trouble = [self.loop.trouble] if self.loop.trouble else []
         homeless = self.processes.alarms(self.loop.seen.processes if self.loop.seen else ())
         rounds = [*self.housekeeper.alarms, *self.notifier.alarms, *self.reports.alarms]
-        return [*trouble, *homeless, *rounds, *self.loop.alarms]
+        return [*trouble, *homeless, *self.door.alarms(), *rounds, *self.loop.alarms]
 
     def _nudge(self) -> None:
         self.loop.nudge()

@@ -42,6 +42,7 @@ def backup(
     from ..effects.clock import Clock
     from ..store.archive import pack
 
+    refuse_the_ballasts_room(config, file)
     packed = pack(config.state_dir, file, Clock().now().wall_s, replace=force)
     document = {
         "schema": 1,
@@ -53,6 +54,22 @@ def backup(
         "tokens": packed.tokens,
     }
     tell(session, document, f"{file}: {_words(packed.journal)}; {_besides(packed)}")
+
+
+def refuse_the_ballasts_room(config: Config, file: Path) -> None:
+    """A backup is no way back: it waits for room, or goes to another disk. Raises `RefusedError`."""
+    from ..store.ballast import is_spent
+
+    try:
+        same = file.absolute().parent.stat().st_dev == config.state_dir.stat().st_dev
+        spent = same and is_spent(config.state_dir, config.ballast_mib << 20)
+    except OSError:
+        return  # whoever writes it says what is wrong
+    if spent:
+        raise RefusedError(
+            f"the disk of {config.state_dir} is full, and what is free on it is kept for the way back: write the "
+            "backup to another disk, or make room (`cutover prune --dry-run` says what could go)"
+        )
 
 
 def restore(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -20,10 +21,11 @@ from ..config import Config, Gpus
 from ..effects.frontdoor.address import Address, check_free
 from ..effects.frontdoor.binary import find_binary
 from ..effects.frontdoor.door import DoorError, DoorSettings, FrontDoor
+from ..effects.frontdoor.process import DoorProcess
 from ..effects.gpus import Card, Sheet, open_inventory
 from ..effects.gpus.judge import BY_MEMORY
 from ..store import archive, condition
-from ..store.ballast import ROOM_FACTOR
+from ..store.ballast import is_spent
 
 MIN_FREE_BYTES = 2 << 30  # a capped log takes a quarter of a GiB, and an evening starts several engines
 _FRONT_DOOR = "front door"
@@ -291,8 +293,13 @@ _MODES = {
 }
 
 
-def front_door(status: Status_ | None) -> Check:
+def front_door(status: Status_ | None, config: Config) -> Check:
+    """What a daemon says of it is among its alarms; without one nobody is left who would start it again."""
     if status is None:
+        with contextlib.suppress(PermissionError):  # another user's
+            if pids := DoorProcess(config.door_dir).without_shim():
+                sentence = f"its shim is dead, and no daemon answers: when pid {pids[0]} dies, users are served no more"
+                return Check(_FRONT_DOOR, False, sentence, "start the daemon: it starts the front door again then")
         return _not_asked(_FRONT_DOOR)
     door = status["front_door"]
     if door["alive"]:
@@ -331,7 +338,7 @@ def disk(config: Config) -> Check:
     place = next((p for p in (config.state_dir, *config.state_dir.parents) if p.exists()), Path("/"))
     free_bytes = shutil.disk_usage(place).free
     text = f"{free_bytes / (1 << 30):.1f} GiB free at {place}"
-    if _is_ballast_spent(config, free_bytes):
+    if _is_ballast_spent(config):
         text += ": there is no ballast and no room for it, so nothing new is begun"
         return Check("disk", False, text, f"{_PRUNE}; the daemon makes the ballast again")
     if free_bytes < FULL_BYTES:
@@ -346,14 +353,11 @@ _PRUNE = (
 )
 
 
-def _is_ballast_spent(config: Config, free_bytes: int) -> bool:
-    """Where there is room the daemon makes it, in its first seconds."""
-    size_bytes = config.ballast_mib << 20
+def _is_ballast_spent(config: Config) -> bool:
     try:
-        missing = config.journal.exists() and not (config.state_dir / "ballast").exists()
+        return is_spent(config.state_dir, config.ballast_mib << 20)
     except OSError:
         return False
-    return missing and free_bytes < ROOM_FACTOR * size_bytes
 
 
 @dataclass(frozen=True, slots=True)

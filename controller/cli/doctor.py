@@ -91,7 +91,7 @@ def _box(session: Session, config: Config) -> Iterator[Check]:
     yield from checks.addresses(config, status)
     yield checks.instance_ports(config, runs.ports)
     yield checks.gpus(config, status, runs)
-    yield checks.front_door(status)
+    yield checks.front_door(status, config)
     yield checks.live(status)
     yield checks.alarms(status)
     yield from windows(config, now.wall_s)

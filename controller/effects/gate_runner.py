@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,16 @@ class GateOrder:
 class GateRunner:
     """Runs lie under `gates/<run>`: request.json, verdict.json, evidence/."""
 
-    def __init__(self, directory: Path, slack_s: float = _DEADLINE_SLACK_S, manager: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        slack_s: float = _DEADLINE_SLACK_S,
+        manager: Path | None = None,
+        disk_is_full: Callable[[], bool] = lambda: False,
+    ) -> None:
         """`manager`: socket of a service manager that gives each run a unit of its own."""
         self.directory = directory
+        self._disk_is_full = disk_is_full
         self._manager = manager
         self._slack_s = slack_s
         self._done: dict[str, GateSeen] = {}
@@ -113,7 +120,9 @@ class GateRunner:
         if seen.status is Status.STRAYS:
             launched.kill_strays(run_dir, force=True)
         verdict = self._verdict(run_dir, gate, seen)
-        done = GateSeen(str(verdict.verdict), verdict.sentence, dict(verdict.measurements))
+        full = verdict.verdict is VerdictKind.ERROR and self._disk_is_full()  # whatever it died of, that is why
+        sentence = f"the disk of {self.directory} is full: {verdict.sentence}" if full else verdict.sentence
+        done = GateSeen(str(verdict.verdict), sentence, dict(verdict.measurements))
         self._done[run] = done
         return done
 

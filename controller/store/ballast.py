@@ -31,15 +31,20 @@ class Ballast:
         """It was given away, and there is no room yet to make it again."""
         return self._dropped
 
+    @property
+    def is_needed(self) -> bool:
+        """The disk is full, or was and what is free on it is the ballast's room."""
+        return self._dropped or is_full(self._path.parent)
+
     def helps(self, error: sqlite3.Error | OSError) -> bool:
         """Whether that failed for want of room. SQLite calls some of it an I/O error."""
         if isinstance(error, OSError):
-            return free_bytes(self._path.parent) < _NOTHING_BYTES
+            return is_full(self._path.parent)
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
             return True
         broken = code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
-        return broken and free_bytes(self._path.parent) < _NOTHING_BYTES
+        return broken and is_full(self._path.parent)
 
     def drop(self) -> bool:
         """Give the room away; whether there was any to give."""
@@ -91,6 +96,16 @@ class Ballast:
         except OSError:
             new.unlink(missing_ok=True)
             raise
+
+
+def is_full(directory: Path) -> bool:
+    return free_bytes(directory) < _NOTHING_BYTES
+
+
+def is_spent(state_dir: Path, size_bytes: int) -> bool:
+    """Whether what is free there is the ballast's room, for who is not the daemon; it makes it in its first seconds."""
+    missing = (state_dir / "journal.sqlite").exists() and not (state_dir / "ballast").exists()
+    return missing and free_bytes(state_dir) < ROOM_FACTOR * size_bytes
 
 
 def free_bytes(directory: Path) -> int:

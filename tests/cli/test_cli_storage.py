@@ -8,7 +8,9 @@ import pytest
 from small_disk_kit import small_disk
 
 from controller.cli import checks
+from controller.cli.backup import refuse_the_ballasts_room
 from controller.config import Config
+from controller.errors import RefusedError
 from controller.store.journal import Journal
 
 
@@ -63,7 +65,7 @@ def test_a_disk_that_was_mounted_read_only(disk):
     assert "remount,rw" in found.remedy
 
 
-def test_a_disk_that_is_nearly_full_and_one_that_is(disk):
+def test_a_disk_that_is_nearly_full_and_one_that_is(disk, tmp_path):
     config = config_at(disk)
     assert "it is nearly full" in checks.disk(config).sentence
     (disk / "hog").write_bytes(b"x" * (7 << 19))
@@ -72,3 +74,6 @@ def test_a_disk_that_is_nearly_full_and_one_that_is(disk):
     assert "cutover prune --dry-run" in found.remedy
     Journal(config.journal).close()
     assert "no ballast" in checks.disk(config).sentence
+    with pytest.raises(RefusedError, match="kept for the way back: write the backup to another disk"):
+        refuse_the_ballasts_room(config, disk / "kept.tar")
+    refuse_the_ballasts_room(config, tmp_path / "kept.tar")

@@ -353,6 +353,25 @@ def test_doctor_names_strays(cutover, config_file, tmp_path, wait_until):
         wait_until(lambda: not attempts.observe(run_dir).pids)
 
 
+def test_doctor_says_that_nobody_starts_the_front_door_again(cutover, config_file, tmp_path, wait_until):
+    """Its shim is dead and no daemon runs: it serves on until it dies."""
+    run_dir = tmp_path / "state" / "frontdoor" / "run"
+    program = (sys.executable, "-c", "import time; time.sleep(300)")
+    identity = attempts.start(attempts.AttemptSpec(attempt_id="frontdoor", run_dir=run_dir, argv=program, keep=True))
+    try:
+        (pid,) = wait_until(lambda: attempts.observe(run_dir).pids)
+        assert checks_of(cutover("--config", config_file, "doctor", "--json"))["front door"]["ok"] is None
+        os.kill(identity.pid, signal.SIGKILL)
+        wait_until(lambda: attempts.observe(run_dir).status is attempts.Status.STRAYS)
+        found = checks_of(cutover("--config", config_file, "doctor", "--json"))["front door"]
+        assert (found["ok"], f"when pid {pid} dies, users are served no more" in found["sentence"]) == (False, True)
+        assert "start the daemon" in found["remedy"]
+    finally:
+        attempts.request_stop(run_dir)
+        attempts.kill_strays(run_dir, force=True)
+        wait_until(lambda: not attempts.observe(run_dir).pids)
+
+
 def test_who_looks_hears_soon_of_a_daemon_that_hangs(tmp_path):
     """One that was stopped (`kill -STOP`), or whose disk hangs, has its socket still: the kernel takes all comers."""
     with socket.socket(socket.AF_UNIX) as hung:

@@ -18,7 +18,8 @@ GOOD = {"contract": 1, "gate": "mine", "verdict": "pass", "sentence": "all is we
 
 @pytest.fixture
 def run(tmp_path):
-    runner = GateRunner(tmp_path / "gates", slack_s=0.5)
+    full: list[bool] = []
+    runner = GateRunner(tmp_path / "gates", slack_s=0.5, disk_is_full=lambda: bool(full))
 
     def begin(script: str, deadline_s: float = 30.0):
         step = {
@@ -36,7 +37,7 @@ def run(tmp_path):
             time.sleep(0.05)
         raise AssertionError("the gate never ended")
 
-    begin.runner = runner
+    begin.runner, begin.full = runner, full
     yield begin
     launched.request_stop(tmp_path / "gates" / "r0001-0-mine-1")
 
@@ -68,6 +69,16 @@ def test_no_verdict_is_an_error(run, script, said):
     seen = run(script)
     assert seen.verdict == "error"
     assert said in seen.sentence
+
+
+def test_what_a_gate_died_of_on_a_full_disk_is_the_disk(run, tmp_path):
+    run.full.append(True)
+    assert run("raise SystemExit(1)").sentence.startswith(f"the disk of {tmp_path}/gates is full: ")
+
+
+def test_a_gate_that_judges_on_a_full_disk_is_believed(run):
+    run.full.append(True)
+    assert run(f"import json; print(json.dumps({GOOD!r}))").sentence == "all is well"
 
 
 def test_a_gate_that_hangs_is_ended_at_its_deadline_with_all_its_children(run, tmp_path):

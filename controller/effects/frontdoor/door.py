@@ -133,6 +133,20 @@ class FrontDoor:
             hold=seen.hold,
         )
 
+    def alarms(self) -> list[str]:
+        """That nobody but a daemon starts it again when it dies.
+
+        Another beside it is no way out: who still streams through the old one, the new one would not know, and an
+        engine that has drained by its word would be ended under them.
+        """
+        pids = self._process.without_shim()
+        if not pids:
+            return []
+        heals = f"a new start in a quiet moment (`kill -TERM {pids[0]}`), which ends the requests in it"
+        lives = f"the front door itself (pid {', '.join(map(str, pids))}) serves on"
+        dies = f"when it dies, only a daemon that runs starts another. What heals that is {heals}"
+        return [f"the shim of the front door is dead, {lives}: {dies}"]
+
     def traffic(self, since_s: float) -> Mapping[str, Traffic]:
         """Users' traffic by attempt since a moment of the boot time clock, in seconds; see :class:`TrafficCounter`."""
         return self._traffic.since(since_s)

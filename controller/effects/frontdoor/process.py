@@ -47,6 +47,11 @@ class DoorProcess:
         """Of the HAProxy that its shim has started; None between two of them."""
         return attempts.observe(self.run_dir).child_pid
 
+    def without_shim(self) -> tuple[int, ...]:
+        """Its processes where its shim is dead and they live on; empty in any other case."""
+        seen = attempts.observe(self.run_dir)
+        return seen.pids if seen.status is Status.STRAYS else ()
+
     def last_boot(self) -> str:
         """Id of the boot in which it was last started; "" where no start is on record."""
         return attempts.observe(self.run_dir).boot_id

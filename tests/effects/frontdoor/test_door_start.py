@@ -158,8 +158,12 @@ def test_a_door_whose_shim_died_serves_on_and_can_be_stopped(doors, engines, slo
     door.serve(slot_of(1, engines("blue")))
     pid = door.read().pid
     keeper = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    assert door.alarms() == []
     os.kill(keeper, signal.SIGKILL)
     tools.wait_for(lambda: not Path(f"/proc/{keeper}").exists(), "the shim is gone")
+    (alarm,) = door.alarms()
+    assert "serves on: when it dies, only a daemon that runs starts another. What heals that is" in alarm
+    assert f"`kill -TERM {pid}`" in alarm
     door.ensure()
     assert door.read().pid == pid
     assert tools.run(tools.request(door.port)).whole
