@@ -196,7 +196,7 @@ def abort(ctx: typer.Context, rollout: RolloutId, as_json: Json = False) -> None
 
 def stop(
     ctx: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; on a terminal it is asked otherwise.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Needed where no terminal could be asked.")] = False,
     as_json: Json = False,
 ) -> None:
     """Take production out of service.
@@ -204,8 +204,10 @@ def stop(
     Live drains and stops, users get 503 until `cutover rollback`. The daemon and the front door go on.
     """
     session = session_of(ctx, as_json=as_json)
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise UsageError("this takes production out of service, and nobody can be asked here: say so with --yes")
     client = session.client()
-    if not yes and not as_json and sys.stdin.isatty():
+    if not yes:
         live = client.get("/v1/status")["live"]
         serving = live["release"] if live else "nothing"
         typer.confirm(f"{serving} serves users now; stop it?", abort=True)

@@ -318,7 +318,7 @@ def test_back_and_forth(own_box, cutover, cutover_begun, wait_until):
     assert nothing.code == 5
     assert "no previous release" in nothing.err
     assert run("restart").code == 5
-    assert run("stop").code == 5
+    assert run("stop", "--yes").code == 5
     first = own_box.ensure_live()
     assert run("restart", "--wait", "--timeout", "0").code == 13
     assert run("abort", "r0002").code == 0
@@ -344,7 +344,7 @@ def test_back_and_forth(own_box, cutover, cutover_begun, wait_until):
     assert "has ended" in said
 
     # Without production: stopped by hand, brought back cold.
-    assert run("stop").code == 0
+    assert run("stop", "--yes").code == 0
     wait_until(lambda: own_box.live() is None)
     assert "nothing serves users" in run("status").out
     assert "nothing is live now" in run("logs").err

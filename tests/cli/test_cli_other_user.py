@@ -88,14 +88,14 @@ def test_a_stranger_is_told_which_group_it_takes(as_other):
 
 
 def test_the_group_may_look_and_propose_and_no_more(as_other):
-    answers = as_other("status", "doctor", "stop", "rollback", group=NOBODY)
+    answers = as_other("status", "doctor", "stop --yes", "rollback", group=NOBODY)
     code, out, _ = answers["status"]
     assert code == 0
     assert "nothing serves users" in out
     _, out, _ = answers["doctor"]
     assert "✓ daemon" in out
     assert "– state directory" in out
-    code, _, err = answers["stop"]
+    code, _, err = answers["stop --yes"]
     assert code == 4
     assert "has the role propose; to stop production needs approve" in err
     code, _, err = answers["rollback"]

@@ -35,7 +35,8 @@ def topology_file(tmp_path):
 
 ASKING = (
     ("status",), ("history",), ("show", "r0001"), ("watch",), ("watch", "r0001"), ("rollback",), ("restart", "--wait"),
-    ("stop",), ("abort", "r0001"), ("approve", "r0001"), ("freeze", "why"), ("unfreeze",), ("logs",), ("logs", "-f"),
+    ("stop", "--yes"), ("abort", "r0001"), ("approve", "r0001"), ("freeze", "why"), ("unfreeze",), ("logs",),
+    ("logs", "-f"),
 )  # fmt: skip
 
 
@@ -325,6 +326,14 @@ def test_no_configuration_of_the_docs_puts_an_own_address_among_the_instances():
     for written in (textwrap.dedent("    " + block.lstrip()), "bake: {seconds: 900}"):
         found = instance_ports(parse_config(written, "docs", defaults), frozenset())
         assert "lies among them" not in found.sentence
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_production_is_not_stopped_where_nobody_can_be_asked(cutover, config_file, more):
+    done = cutover("--config", config_file, "stop", *more)
+    assert (done.code, f"{done.out}{done.err}".count("\n")) == (2, 1)
+    assert "say so with --yes" in f"{done.out}{done.err}"
+    assert cutover("--config", config_file, "stop", "--yes", *more).code == 1, "that no daemon answers comes after"
 
 
 def test_doctor_tells_a_bad_configuration(cutover, config_file):
