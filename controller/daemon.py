@@ -33,6 +33,8 @@ from .effects.clock import Clock
 from .effects.frontdoor.door import DoorSettings, FrontDoor
 from .effects.gate_runner import GateRunner
 from .effects.gpus import look_at_host, open_inventory
+from .effects.nobodys import nobodys
+from .effects.nobodys import told as nobodys_told
 from .effects.prober import Prober
 from .effects.processes import Processes
 from .effects.sleeper import Sleeper
@@ -160,6 +162,7 @@ class Daemon:
         refuse_lost_journal(config)
         self.ballast = Ballast(config.state_dir / "ballast", config.ballast_mib << 20)
         self.journal = Journal(config.journal, self.ballast)
+        self._nobodys = nobodys(config.runs_dir, {attempt.id for attempt in self.journal.state.held})
         clock = Clock()
         self.processes = Processes(
             config.runs_dir,
@@ -248,8 +251,9 @@ class Daemon:
     def _alarms(self) -> list[str]:
         trouble = [self.loop.trouble] if self.loop.trouble else []
         homeless = self.processes.alarms(self.loop.seen.processes if self.loop.seen else ())
+        nobodys_own = nobodys_told(self.config.runs_dir, self._nobodys)
         rounds = [*self.housekeeper.alarms, *self.notifier.alarms, *self.reports.alarms]
-        return [*trouble, *homeless, *self.door.alarms(), *rounds, *self.loop.alarms]
+        return [*trouble, *homeless, *nobodys_own, *self.door.alarms(), *rounds, *self.loop.alarms]
 
     def _nudge(self) -> None:
         self.loop.nudge()

@@ -97,8 +97,12 @@ def restore(
     try:
         with _journal_in(file, config) as (journal, place):
             found = _checked(journal, file)
-            if not force:
-                _refuse_unknown(config, found)
+            unknown = _unknown(config, found)
+            if unknown and not force:
+                raise RefusedError(
+                    f"the backup does not know {', '.join(unknown)}, which run: `cutover doctor --rebuild` makes a "
+                    "journal of what runs; --force restores all the same, and leaves them to you"
+                )
             filled = archive.fill(place, config.state_dir) if place else archive.Filled((), ())
             old = copies.restore(journal, config.journal, numbers_below(config))
     finally:
@@ -112,10 +116,13 @@ def restore(
         **_facts(found),
         "put_back": list(filled.put_back),
         "left": list(filled.left),
+        "left_to_you": list(unknown),
     }
     told = [f"{config.journal} is {file}: {_words(found)}", *([f"the old journal is {old}"] if old else [])]
     told += [f"put back: {', '.join(filled.put_back)}"] if filled.put_back else []
-    tell(session, document, "\n".join([*told, *filled.left]))
+    from ..effects import nobodys
+
+    tell(session, document, "\n".join([*told, *filled.left, *nobodys.told(config.runs_dir, unknown)]))
 
 
 @contextlib.contextmanager
@@ -182,19 +189,12 @@ def _checked(journal: Path, file: Path) -> Condition:
     return found
 
 
-def _refuse_unknown(config: Config, found: Condition) -> None:
+def _unknown(config: Config, found: Condition) -> tuple[str, ...]:
     """An engine that the restored journal does not know would be nobody's, and the front door would leave it."""
-    from .checks import look_at_runs
+    from ..effects.nobodys import nobodys
 
     known = found.state.attempts if found.state is not None else {}
-    running = look_at_runs(config).running
-    lost = [name for name in running if name not in known or not known[name].holds]
-    lost = [name for name in lost if (config.runs_dir / name).is_dir()]
-    if lost:
-        raise RefusedError(
-            f"the backup does not know {', '.join(lost)}, which run: `cutover doctor --rebuild` makes a journal of what"
-            " runs; --force restores all the same, and leaves them to you"
-        )
+    return nobodys(config.runs_dir, {name for name, attempt in known.items() if attempt.holds})
 
 
 def _facts(found: Condition) -> dict[str, Any]:
