@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
-from .core.actions import Decision, Effect, Outcome, SetRoute, Wait, aim
+from .core.actions import ClearStrays, Decision, Effect, Outcome, SetRoute, Wait, aim
 from .core.alarms import alarms
 from .core.frozen import replace
 from .core.invariants import violations
@@ -98,6 +98,9 @@ class Loop:
             return True
         if isinstance(decision.action, SetRoute):
             self.journal.relieve()  # a front door that dies must find the route that it served
+        if isinstance(decision.action, ClearStrays):  # it has signalled them: that they are gone, a later look shows
+            log.info("not ended yet", action=type(decision.action).__name__, why=outcome.sentence)
+            return False
         log.warning("effect failed", action=type(decision.action).__name__, why=outcome.sentence)
         # An effect that fails is decided again: after a breath, in which the rules behind it have their turn.
         return False

@@ -86,7 +86,10 @@ CANARIES = " ".join(
     ("change", "said"),
     [
         (("| P8 |", "| X8 |"), "P8 is not listed"),
-        (("::test_a_reboot_brings_production_back` (init)", "::test_a_reboot_brings_production_back`"), "P21: tests/sys"),
+        (
+            ("::test_a_reboot_brings_production_back` (init)", "::test_a_reboot_brings_production_back`"),
+            "P21: tests/sys",
+        ),
         (("::test_a_repeated_key_does_nothing`", "::test_that_was_renamed`"), "P15 names tests/store/test_journal.py"),
         ((f"| 0 planted words found | {CANARIES}", "| 0 planted words found | none"), "P20 names no test"),
     ],

@@ -43,10 +43,17 @@ def seat(state: State, place: Seat | None, seen: Seen | None) -> dict[str, Any] 
         "serves": list(state.releases[place.release].serves),
         "rollout": place.rollout,
         "since": place.since_wall_s or None,  # of before a rebuild nobody knows
+        "back_by": _back_by(state, place),
         "running": bool(attempts),
         "asleep": any(a.is_in_bed for a in attempts),
         "attempts": [attempt(a, seen) for a in attempts],
     }
+
+
+def _back_by(state: State, place: Seat) -> str | None:
+    """The rollout that led back to it, which is what `since` tells the time of; None where its own rollout is."""
+    back = (r for r in state.rollouts.values() if r.phase is Phase.ROLLED_BACK and r.target == place)
+    return next((r.id for r in back if r.ended_wall_s == place.since_wall_s), None)
 
 
 def attempt(record: Attempt, seen: Seen | None) -> dict[str, Any]:

@@ -184,6 +184,8 @@ def _checked(journal: Path, file: Path) -> Condition:
         raise NotFoundError(f"there is no backup {file}")
     if found.kind is Kind.NEWER:
         raise RefusedError(f"{said}; install that version of cutover, nothing was changed")
+    if found.kind is Kind.NO_DATABASE:  # nor an archive that could be opened
+        said = f"{file} is no backup, or was cut short"
     if not found.usable:
         raise StoreError(f"{said}; take another backup, nothing was changed")
     return found

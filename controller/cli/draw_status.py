@@ -70,6 +70,7 @@ def _seat(seat: Document | None, *, is_live: bool) -> Text:
         (warm, "yellow" if seat["running"] else "dim"),
         f"  serves {', '.join(seat['serves'])}",
         f"  {_since(seat)}, {seat['rollout']}",
+        f", back by {seat['back_by']}" if seat.get("back_by") else "",
     )
     for attempt in seat["attempts"]:
         text.append("\n").append_text(attempt_line(attempt))

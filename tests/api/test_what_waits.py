@@ -144,3 +144,14 @@ def test_status_says_whose_pid_it_shows_and_what_lives_when_that_is_dead(box):
     shown = views.attempt(live, seen)
     assert (shown["shim_alive"], shown["pids"]) == (False, [71, 72])
     assert "shim dead, pids 71, 72 live" in attempt_line(shown).plain
+
+
+def test_live_after_a_way_back_names_it(box):
+    """Its own rollout was at another time than the one that is shown."""
+    first = box.state.live.rollout
+    assert views.seat(box.state, box.state.live, None)["back_by"] is None
+    box.finish(box.propose(make_release("second", gpus=2)))
+    back = box.rollback()
+    box.finish(back)
+    shown = views.seat(box.state, box.state.live, None)
+    assert (shown["rollout"], shown["back_by"]) == (first, back)

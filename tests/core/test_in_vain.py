@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.core import actions as act
 from controller.core.alarms import alarms
@@ -124,6 +125,17 @@ def test_a_stream_is_not_cut_where_the_front_door_goes_on_sending_users(box, rel
     box.world.in_flight.clear()
     box.run(lambda: not any(a.rollout == rollout and a.holds for a in box.state.attempts.values()))
     assert users_are_with(box) == {"one@00000000"}
+
+
+def test_processes_that_were_signalled_and_are_not_gone_yet_are_no_failure(box, release):
+    """Read after a restart that went well, "effect failed" looked like one that did not."""
+    box.finish(box.propose(release("one", gpus=1)))
+    box.world.processes["one-a-1"].life = Life.STRAYS
+    box.world.refuses["ClearStrays"] = "signalled 7"
+    box.ask(act.StandDown("ada"))
+    with capture_logs() as logs:
+        box.settle_for(5.0)
+    assert {line["event"] for line in logs if line.get("why") == "signalled 7"} == {"not ended yet"}
 
 
 @pytest.mark.parametrize("effect", ["ClearStrays", "StopAttempt"])

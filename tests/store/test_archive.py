@@ -190,8 +190,9 @@ def linking(data):
         (climbing, "is no backup of cutover"),
         (linking, "is no backup of cutover"),
         (lambda data: b"\0" * 10_240, "cut short"),
+        (lambda data: data[:100], "is no backup, or was cut short; take another backup, nothing was changed"),
     ],
-    ids=["half", "less", "flipped", "climbing", "linking", "zeroes"],
+    ids=["half", "less", "flipped", "climbing", "linking", "zeroes", "a hundred bytes"],
 )
 def test_what_is_no_whole_backup_changes_nothing(cutover, state, tmp_path, damage, says):
     assert cutover("backup", tmp_path / "all.tar")[0] == 0
