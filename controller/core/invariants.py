@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .desired import SWITCHED, candidate_seat
 from .policy import Policy
 from .progress import deadline_s
-from .records import ACTIVE, TERMINAL, AttemptState, Kind, Phase, Rollout, Seat, State
+from .records import ACTIVE, TERMINAL, Attempt, AttemptState, Kind, Phase, Rollout, Seat, State
 from .remembered import remembered
 from .route import DoorSeen, SlotState
 from .rules_nights import waits_for_a_person
@@ -154,9 +154,14 @@ def _served(state: State, door: DoorSeen) -> list[str]:
         attempt = by_port.get(slot.port)
         if attempt is not None and attempt.is_in_bed:
             found.append(f"the front door sends users to {attempt.id}, which sleeps")
-        elif attempt is not None and not attempt.exposed and attempt.state not in _NOBODY_THERE:
+        elif attempt is not None and not attempt.exposed and not _is_expected(attempt, state):
             found.append(f"the front door sends users to {attempt.id}, which was never committed")
     return found
+
+
+def _is_expected(attempt: Attempt, state: State) -> bool:
+    """Nobody is there yet, or it is live's own: a front door that comes back may know its port from one before it."""
+    return attempt.state in _NOBODY_THERE or Seat(attempt.release, attempt.rollout) == state.live
 
 
 def _wait_in_vain(state: State) -> list[str]:

@@ -1,7 +1,7 @@
 """`python tests/sim/replay.py SEED`: play one history and tell its last decisions, each with its `why`.
 
 `python tests/sim/replay.py 0-20000 [--jobs 2]` plays many and tells how long they took; `--first` ends with the first
-that breaks something.
+that breaks something, `--nights` plays those alone in which windows open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
-from sim_histories import STEPS, History  # noqa: E402 - where it lies is known above only
+from sim_histories import STEPS, History, is_night  # noqa: E402 - where it lies is known above only
 from simulation import Violated  # noqa: E402
 
 CHUNK = 250
@@ -81,6 +81,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--first", action="store_true")
+    parser.add_argument("--nights", action="store_true", help="of these seeds only those in which windows open")
     options = parser.parse_args()
     first, _, end = options.seeds.partition("-")
     if not end:
@@ -93,9 +94,10 @@ def main() -> int:
         print("\n".join(history.sim.tale()))
         print(f"seed {first}: everything holds; the daemon was killed {history.sim.kills} times")
         return 0
+    seeds = [seed for seed in range(int(first), int(end)) if is_night(seed) or not options.nights]
     if options.first:
-        return first_broken(range(int(first), int(end)))
-    played, stories, cpu_s = play_many(range(int(first), int(end)), options.jobs)
+        return first_broken(seeds)
+    played, stories, cpu_s = play_many(seeds, options.jobs)
     print("\n\n".join(stories))
     print(f"{played} histories, {len(stories)} broken; {cpu_s / max(played, 1) * 1000:.1f} ms of CPU each")
     return 1 if stories else 0

@@ -72,6 +72,11 @@ def opening(name: str) -> Simulation:
     return sim
 
 
+def is_night(seed: int) -> bool:
+    """Whether windows open in the history of this seed."""
+    return seed % NIGHTS == NIGHTS - 1
+
+
 class History:
     """One seed. `play` raises `Violated` with the story when something does not hold."""
 
@@ -83,7 +88,7 @@ class History:
         self.sim = sim or opening(self.dice.choice(WITH_A_WAY_BACK if seed % 4 == 1 else OPENINGS)).fork()
         self.restless = self.dice.choice((0.15, 0.35, 0.6))  # how often something happens
         self.deadly = self.dice.choice((0.0, 0.05, 0.15))  # how often the daemon is killed
-        by_night = seed % NIGHTS == NIGHTS - 1
+        by_night = is_night(seed)
         happenings = HAPPENINGS | AT_NIGHT if by_night else HAPPENINGS
         self.happenings, self.weights = zip(*happenings.items(), strict=True)
         self.sim.follow(**POLICIES[seed % len(POLICIES)])
@@ -324,7 +329,7 @@ def _propose_for_the_night(history: History) -> None:
         bake_s=dice.choice((0.0, 5.0, 30.0)),
         strategy=dice.choice(("auto", "any", "rolling", "swap")),
         expires_wall_s=dice.choice((None, None, wall_s + 200.0)),
-        finish_by_wall_s=dice.choice((None, None, None, wall_s + 150.0)),
+        finish_by_wall_s=dice.choice((None, None, wall_s + 60.0, wall_s + 90.0, wall_s + 150.0)),
     )
 
 
@@ -350,7 +355,7 @@ def _freeze_for_a_while(history: History) -> None:
 
 def _clock_slips(history: History) -> None:
     """Less than an hour: a night may be over, and then not."""
-    history.world.wall_zero_s += history.dice.choice((-1000.0, -200.0, 200.0, 1000.0))
+    history.world.wall_zero_s += history.dice.choice((-1000.0, -200.0, -50.0, 50.0, 200.0, 1000.0))
 
 
 NIGHTS = 6  # every sixth seed is a night
@@ -359,9 +364,9 @@ AT_NIGHT: dict[Callable[[History], None], int] = {
     _sweep: 2,
     _reorder: 2,
     _freeze_for_a_while: 1,
-    _clock_slips: 2,
-    _set("start_s", 5.0, 30.0, 50.0): 2,  # slower than it was measured
-    _set("gate_s", 3.0, 25.0, 50.0): 2,
+    _clock_slips: 5,
+    _set("start_s", 5.0, 30.0, 50.0): 3,  # slower than it was measured
+    _set("gate_s", 3.0, 25.0, 50.0): 3,
     _set("users", Users(0, 0.0), Users(0, 0.0), Users(0, 2.0), Users(3, 60.0), None): 4,
 }
 HAPPENINGS: dict[Callable[[History], None], int] = {

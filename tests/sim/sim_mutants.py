@@ -14,6 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim_histories import NIGHTS
+
 ROOT = Path(__file__).parent.parent.parent
 ENOUGH = 5_000  # histories in which a mutant has to be found
 
@@ -26,10 +28,15 @@ JOURNAL = "controller/store/journal.py"
 class Mutant:
     name: str
     patches: tuple[tuple[str, str, str], ...]  # file, text, what stands there instead
+    by_night: bool = False  # it can show only in histories in which windows open: those are played
 
 
 def _one(name: str, file: str, text: str, instead: str) -> Mutant:
     return Mutant(name, ((file, text, instead),))
+
+
+def _by_night(name: str, file: str, text: str, instead: str) -> Mutant:
+    return Mutant(name, ((file, text, instead),), by_night=True)
 
 
 MUTANTS = (
@@ -258,31 +265,31 @@ MUTANTS = (
         "        if not why_not_yet(",
     ),
     # nights
-    _one(
+    _by_night(
         "what waits for a window does not wait",
         CORE + "queue.py",
         "    if options.window and night is None:\n",
         "    if options.window and night is None and not state.nights:\n",
     ),
-    _one(
+    _by_night(
         "nothing that has begun keeps to its time",
         CORE + "rules_nights.py",
         "    if rollout.until_s is None or",
         "    if rollout.until_s is None or rollout.phase in BEFORE_SWITCH or",
     ),
-    _one(
+    _by_night(
         "a trial is switched to",
         CORE + "progress.py",
         "    if rollout.options.trial:\n",
         "    if rollout.options.trial and rollout.options.require_approval:\n",
     ),
-    _one(
+    _by_night(
         "a night that is over is opened again",
         CORE + "rules_nights.py",
         "if opening.is_open(seen.now.wall_s) and can_open(opening, state):",
         "if opening.is_open(seen.now.wall_s) and (can_open(opening, state) or state.nights[opening.id].ended_wall_s):",
     ),
-    _one(
+    _by_night(
         "what has expired begins",
         CORE + "queue.py",
         "        if seen.now.wall_s >= until_s and",
@@ -398,7 +405,12 @@ def hunt(mutant: Mutant, folder: Path, histories: int = ENOUGH, timeout_s: float
     """How many histories it took to find the bug; None when they all passed."""
     plant(mutant, folder)
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "replay.py"), f"0-{histories}", "--first"],
+        [
+            sys.executable,
+            str(Path(__file__).parent / "replay.py"),
+            *((f"0-{histories * NIGHTS}", "--nights") if mutant.by_night else (f"0-{histories}",)),
+            "--first",
+        ],
         env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
@@ -408,4 +420,6 @@ def hunt(mutant: Mutant, folder: Path, histories: int = ENOUGH, timeout_s: float
     found = re.search(r"^broken by seed (\d+)$", done.stdout, re.MULTILINE)
     if found is None and done.returncode != 0:
         raise RuntimeError(f"mutant `{mutant.name}` could not be played: {done.stderr[-2000:]}")
-    return int(found[1]) + 1 if found else None
+    if found is None:
+        return None
+    return int(found[1]) // (NIGHTS if mutant.by_night else 1) + 1

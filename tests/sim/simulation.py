@@ -396,7 +396,8 @@ class Simulation(Box):
             return False
         if state.live is None:
             return not self.world.route.public
-        return not missing_instances(state, state.live) and not state.unborn(state.live)
+        # A router that leads to nobody waits for a successor, whose next try may be a while off.
+        return not missing_instances(state, state.live) and not state.unborn(state.live) and state.is_served()
 
     @property
     def is_idle(self) -> bool:

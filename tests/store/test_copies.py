@@ -145,7 +145,7 @@ def test_restore_refuses_while_a_daemon_runs(cutover, state_dir, path, tmp_path)
     ("damage", "code", "says"),
     [
         (lambda p: p.write_bytes(p.read_bytes()[:5000]), 1, "is truncated: 5000 of"),
-        (lambda p: p.write_text("no database at all"), 1, "is not a database"),
+        (lambda p: p.write_text("no database at all"), 1, "is no backup, or was cut short"),
         (lambda p: sqlite3.connect(p).execute("PRAGMA user_version = 99").connection.close(), 5, "newer version"),
         (lambda p: p.unlink(), 3, "there is no backup"),
     ],
