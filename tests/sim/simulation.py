@@ -50,9 +50,7 @@ _SETTLED = {AttemptState.READY, AttemptState.ASLEEP}
 _OF_NO_CONSEQUENCE = {"version", "done", "_door_seen", "_gpus_seen"}
 _OF_THE_DAEMON = {"door_tried_s", "asks_since_s", "asked"}  # what it knows, and what goes with it
 
-structlog.configure(
-    wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL), cache_logger_on_first_use=True
-)
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 class KilledError(BaseException):
