@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "a stranger is asked to sleep",
         EFFECTS + "sleeper.py",
-        "        self._refuse_stranger(attempt)\n",
+        "        _refuse_stranger(attempt.port, self._pids_of(attempt.id))\n",
         "",
         "tests/effects/test_sleeper.py::test_a_stranger_on_its_port_is_left_alone",
     ),
